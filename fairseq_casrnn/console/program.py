@@ -24,7 +24,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **kwargs):
         super().__init__(allow_abbrev=False, **kwargs)
-        self.set_defaults(program=self.prog.split(".")[-1])
+        self.set_defaults(program=self.prog.split(".")[-1])  # which prepared folders keep
 
     def error(self, message: str) -> NoReturn:
         """Print the message and exit with status 2."""

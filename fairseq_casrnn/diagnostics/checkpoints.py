@@ -5,6 +5,7 @@ import re
 
 from fairseq_casrnn.diagnostics.frames import Rules, frame_local
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.kinds import architecture
 
 UTILS = "fairseq.checkpoint_utils"
 ENSEMBLE = "fairseq.checkpoint_utils.load_model_ensemble_and_task"
@@ -121,20 +122,10 @@ def _no_ema_in_seed(error: KeyError) -> str | None:
     )
 
 
-def check_language_model(cfg, path: str | os.PathLike) -> None:
-    """Raise UserError unless ``cfg`` of the checkpoint ``path`` is of a language model."""
-    from fairseq.models import ARCH_MODEL_REGISTRY, FairseqLanguageModel
-
-    name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
-    model = ARCH_MODEL_REGISTRY.get(name)
-    if model is not None and not issubclass(model, FairseqLanguageModel):
-        raise UserError(
-            f"checkpoint {path} is a {name}, not a language model; give another checkpoint"
-        )
-
-
 def unsuitable_language_model(error: Exception) -> str | None:
     """Any error of ``fairseq-generate`` while it loads the model of ``--lm-path``."""
+    from fairseq.models import FairseqLanguageModel
+
     cfg = frame_local(error, GENERATE, "cfg")
     path = getattr(getattr(cfg, "generation", None), "lm_path", None)
     if path is None or frame_local(error, f"{UTILS}.load_model_ensemble", "filenames") != [path]:
@@ -142,10 +133,12 @@ def unsuitable_language_model(error: Exception) -> str | None:
     loaded = frame_local(error, ENSEMBLE, "cfg")
     if loaded is None:  # the checkpoint cannot be read
         return None
-    try:
-        check_language_model(loaded.model, f"{path} of --lm-path")
-    except UserError as other_kind:
-        return str(other_kind)
+    name, model = architecture(loaded.model)
+    if model is not object and not issubclass(model, FairseqLanguageModel):
+        return (
+            f"checkpoint {path} of --lm-path is a {name}, not a language model; give another "
+            "checkpoint"
+        )
     task = frame_local(error, GENERATE, "task")
     language = getattr(task.cfg or task.args, "target_lang", None)
     dictionary = f"{cfg.task.data}/dict.txt"

@@ -10,7 +10,6 @@ from fairseq_casrnn.data.spans import as_bioes
 TAG = re.compile(r"O|([BIMELSUW])(?:-(.+))?", re.DOTALL)
 BARE = "SPAN"  # type for spans whose tags are only B, I, …
 BEGINS, INSIDE = "BSUW", "IMEL"
-SCHEMES = ("IOB1", "IOB2", "BIOES", "BILOU", "BMES")
 
 
 def find_scheme(sentences: Sequence[Sequence[str]]) -> str | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fairseq_casrnn import __version__
 from fairseq_casrnn.console.program import show
-from fairseq_casrnn.evaluation.prediction_files import TABLE
+from fairseq_casrnn.evaluation.prediction_files import CLASSES, TABLE, TRANSLATIONS
 from fairseq_casrnn.files import check_writable, write_text
 from fairseq_casrnn.report import svg
 from fairseq_casrnn.report.runs import SCORES, Run, read_run
@@ -153,15 +153,12 @@ def errors(run: Run) -> tuple[list[str], Sequence[Sequence]]:
     """Header and rows of the most confident errors."""
     if run.predictions is None:
         return [], []
-    header = ["gold", "predicted", "probability", *run.predictions.columns]
-    return header, run.predictions.errors(MOST_ERRORS)
+    return [*CLASSES, *run.predictions.columns], run.predictions.errors(MOST_ERRORS)
 
 
 def samples(run: Run) -> tuple[list[str], Sequence[Sequence]]:
     """Header and rows of sample outputs."""
     if run.predictions is None:
         return [], []
-    header = ["gold", "predicted", "probability", *run.predictions.columns]
-    if run.predictions.translations:
-        header = ["source", "reference", "translation"]
-    return header, run.predictions.samples(MOST_SAMPLES)
+    header = TRANSLATIONS if run.predictions.translations else CLASSES
+    return [*header, *run.predictions.columns], run.predictions.samples(MOST_SAMPLES)

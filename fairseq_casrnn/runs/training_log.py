@@ -6,7 +6,7 @@ import contextlib
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from fairseq_casrnn.data.values import parse_json
@@ -85,15 +85,8 @@ def read_log(path: str | os.PathLike) -> dict[str, list[tuple[int, float]]]:
     Raises:
         UserError: no such file, or no losses in it.
     """
-    return curves_of(records(path), path)
-
-
-def curves_of(
-    found: Iterable[tuple[str, dict]], path: str | os.PathLike
-) -> dict[str, list[tuple[int, float]]]:
-    """As :func:`read_log`, from the :func:`records` of ``path``. Raises UserError."""
     curves: dict[str, dict[int, float]] = {"train_inner": {}, "train": {}, "valid": {}}
-    for tag, values in found:
+    for tag, values in records(path):
         loss = values.get("nll_loss", values.get("loss"))
         if tag in curves and loss is not None and "num_updates" in values:
             # fairseq writes a million as 1e+06.
