@@ -15,6 +15,17 @@ def _unequal_lengths(error: AssertionError) -> str | None:
     )
 
 
+def _no_language_pair(error: Exception) -> str | None:
+    if not str(error).startswith("Could not infer language pair"):
+        return None
+    setup = "fairseq.tasks.translation.TranslationTask.setup_task"
+    (folder, *_) = frame_local(error, setup, "paths") or ["the data folder"]
+    return (
+        f"{folder} holds no binarised translation data (SPLIT.SOURCE-TARGET.*); check the folder, "
+        "or fill it with fairseq-preprocess"
+    )
+
+
 def _no_languages(error: AssertionError) -> str | None:
     load = (
         "fairseq.tasks.multilingual_language_modeling.MultilingualLanguageModelingTask.load_dataset"
@@ -55,6 +66,7 @@ def _no_subwords(error: Exception) -> str | None:
 
 RULES: Rules = (
     (AssertionError, _unequal_lengths),
+    (Exception, _no_language_pair),
     (AssertionError, _no_languages),
     (KeyError, _no_cache),
     ((OSError, RuntimeError, UnicodeDecodeError), _no_subwords),

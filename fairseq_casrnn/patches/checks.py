@@ -154,22 +154,6 @@ def check_dataset(original, path, impl, fix_lua_indexing=False, dictionary=None)
     return dataset
 
 
-def check_languages(languages, path: str):
-    """After ``infer_language_pair``: raise UserError if the folder has no binarised data."""
-    if None in languages:
-        raise UserError(
-            f"{path} holds no binarised translation data (SPLIT.SOURCE-TARGET.*); check the "
-            "folder, or fill it with fairseq-preprocess"
-        )
-    return languages
-
-
-def close_memory_map(original, self) -> None:
-    """Around ``__del__`` of a memory-mapped file; skipped if the file could not be mapped."""
-    if hasattr(self, "_bin_buffer_mmap"):
-        original(self)
-
-
 # --- text for fairseq-preprocess ---------------------------------------------------------------
 
 

@@ -177,16 +177,9 @@ fairseq.data.data_utils.get_buckets
 fairseq.data.indexed_dataset.make_dataset
     safety around patches.checks.check_dataset
         refuse binarised data that is truncated, damaged or made with another dictionary
-fairseq.data.data_utils.infer_language_pair
-    message after patches.checks.check_languages
-        name the folder if it holds no binarised translation data
 fairseq.tasks.setup_task
     message before patches.checks.check_data in train
         report a missing task.data of fairseq-hydra-train
-fairseq.data.indexed_dataset.MMapIndexedDataset.__del__
-fairseq.data.indexed_dataset.MMapIndexedDataset.Index.__del__
-    message around patches.checks.close_memory_map
-        raise no second error if a file could not be memory-mapped
 fairseq.data.indexed_dataset.IndexedRawTextDataset.read_data
     fix around patches.text.read_raw
         raw text: end lines at line feeds only, skip a byte-order mark, refuse words like <pad>

@@ -175,12 +175,6 @@ def test_check_of_tokens(data):
         check_binarised(str(data / SOURCE), dictionary)
 
 
-def test_data_that_cannot_be_mapped():
-    """Python does not complain about what is left of the data set, either."""
-    for kind in (indexed_dataset.MMapIndexedDataset, indexed_dataset.MMapIndexedDataset.Index):
-        kind.__new__(kind).__del__()
-
-
 @pytest.mark.full
 def test_no_data(fairseq, data, tmp_path):
     (tmp_path / "empty").mkdir()
