@@ -18,7 +18,7 @@ from pathlib import Path
 
 from fairseq_casrnn.console.program import show
 from fairseq_casrnn.data.dictionaries import check_known
-from fairseq_casrnn.data.text import decode_lines, read_bytes
+from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.sentence_scores import score
 from fairseq_casrnn.files import check_writable, table_cell, whole_file
@@ -83,7 +83,7 @@ def read_pairs(path: Path) -> list[Pair]:
         UserError: no such file, or a malformed line.
     """
     pairs = []
-    for number, line in enumerate(decode_lines(read_bytes(path), path), 1):
+    for number, line in enumerate(read_lines(path, may_be_blank=True), 1):
         columns = [column.strip() for column in line.split("\t")]
         if len(columns) not in (4, 5) or not all(columns):
             raise UserError(

@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from fairseq_casrnn.data.symbols import check_symbols
-from fairseq_casrnn.data.text import decode_lines, read_bytes, text_lines
+from fairseq_casrnn.data.text import read_lines, text_lines
 from fairseq_casrnn.errors import UserError, quoted
 
 INVISIBLE = re.compile("[\u200b\u2060\ufeff]")  # zero-width space, word joiner, byte-order mark
@@ -68,7 +68,7 @@ def check_dictionaries(args: Namespace) -> None:
         name = getattr(args, option)
         if not name or not os.path.isfile(name):
             continue
-        if not any(line.strip() for line in decode_lines(read_bytes(name), name)):
+        if not any(line.strip() for line in read_lines(name, may_be_blank=True)):
             raise UserError(
                 f"{name} holds no words; give --{option} a dictionary that fairseq-preprocess wrote"
             )

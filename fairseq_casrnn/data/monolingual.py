@@ -17,7 +17,7 @@ from fairseq_casrnn.console.program import Parser, run_main, show
 from fairseq_casrnn.data import symbols
 from fairseq_casrnn.data.folder import SPLITS, add_output_arguments, build
 from fairseq_casrnn.data.preprocess import run_fairseq_preprocess
-from fairseq_casrnn.data.text import decode_lines, read_bytes, write_lines
+from fairseq_casrnn.data.text import read_lines, write_lines
 from fairseq_casrnn.errors import UserError, quoted
 
 
@@ -75,7 +75,7 @@ def read_corpus(corpus: PublishedCorpus, raw: Path, any_size: bool = False) -> d
         path = next((raw / name for name in names if (raw / name).is_file()), None)
         if path is None:
             raise UserError(f"{raw} holds no {' or '.join(names)}; {corpus.where}")
-        lines = decode_lines(read_bytes(path), path)
+        lines = read_lines(path, may_be_blank=True)
         if not any(line.strip() for line in lines):
             raise UserError(f"{path} is empty; {corpus.where}")
         splits[split] = lines

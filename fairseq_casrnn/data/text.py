@@ -111,14 +111,14 @@ def decode_lines(data: bytes, name: str | Path) -> list[str]:
     return list(text_lines(io.BytesIO(data), name))
 
 
-def read_lines(path: str | Path) -> list[str]:
+def read_lines(path: str | Path, may_be_blank: bool = False) -> list[str]:
     """The lines of a UTF-8 text file, possibly compressed.
 
     Raises:
-        UserError: the file is missing, unreadable, not UTF-8, or blank.
+        UserError: the file is missing, unreadable, not UTF-8, or blank unless it may be.
     """
     lines = decode_lines(read_bytes(path), path)
-    if not any(line.strip() for line in lines):
+    if not may_be_blank and not any(line.strip() for line in lines):
         raise UserError(f"{path} is empty; a corpus with at least one sentence is needed")
     return lines
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from fairseq_casrnn.console.program import Parser, run_main, show
-from fairseq_casrnn.data.text import decode_lines, read_bytes
+from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.errors import UserError, counted, printable
 
@@ -145,7 +145,7 @@ def read_runs(path: Path, numbers: Sequence[str], subset: str = "test", **settin
     wanted = {"subset": subset, **{k: v for k, v in settings.items() if v is not None}}
     runs: Runs = {}
     unfinished = set()
-    lines = decode_lines(read_bytes(path), path)
+    lines = read_lines(path, may_be_blank=True)
     if not any(line.strip() for line in lines):
         raise UserError(f"{path} has no results; run evaluate.sh first")
     for number, line in enumerate(lines, start=1):

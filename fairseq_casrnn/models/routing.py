@@ -8,7 +8,7 @@ import torch
 from fairseq.data import Dictionary
 from torch import Tensor
 
-from ..data.text import decode_lines, read_bytes
+from ..data.text import read_lines
 from ..data.values import natural
 from ..errors import UserError, quoted
 from .loading_checkpoint import is_loading_checkpoint
@@ -36,7 +36,7 @@ def read_assignment(path: str, dictionary: Dictionary, num_cells: int) -> Tensor
     if is_loading_checkpoint():  # it overwrites the table
         return torch.zeros(len(dictionary), dtype=torch.long)
     table, seen = torch.zeros(len(dictionary), dtype=torch.long), set()
-    for number, line in enumerate(decode_lines(read_bytes(path), path), 1):
+    for number, line in enumerate(read_lines(path, may_be_blank=True), 1):
         token, _, digits = line.rpartition(" ")
         cell = natural(digits)
         if not token or cell is None:

@@ -9,11 +9,10 @@ has the words' indices.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from torch import Tensor
 
-from fairseq_casrnn.data.text import decode_lines, read_bytes
+from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.errors import UserError
 
 
@@ -91,7 +90,7 @@ def load_align_dict(original, path: str | None):
     if not path:
         return original(path)
     found = {}
-    for number, line in enumerate(decode_lines(read_bytes(Path(path)), path), start=1):
+    for number, line in enumerate(read_lines(path, may_be_blank=True), start=1):
         columns = line.split()
         if len(columns) < 2:
             raise UserError(

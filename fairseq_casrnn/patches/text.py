@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import numpy
 
 from fairseq_casrnn.data.symbols import check_symbols, escape_line
-from fairseq_casrnn.data.text import decode_lines, read_bytes, text_lines
+from fairseq_casrnn.data.text import read_lines, text_lines
 from fairseq_casrnn.errors import UserError, quoted
 
 
@@ -53,7 +53,7 @@ def add_from_file(original, self, f) -> None:
         UserError: the file is not UTF-8, or not in the format of fairseq-preprocess.
     """
     if isinstance(f, str) and os.path.isfile(f):
-        lines = decode_lines(read_bytes(f), f)
+        lines = read_lines(f, may_be_blank=True)
         name, f = f, io.StringIO("".join(f"{line}\n" for line in lines), newline="\n")
         f.name = name  # for error messages
     try:
@@ -83,7 +83,7 @@ def _wrong_line(message: str) -> str | None:
 
 def read_raw(original, self, path: str, dictionary) -> None:
     """Read the text of a data set with ``--dataset-impl raw``."""
-    self.lines = decode_lines(read_bytes(path), path)
+    self.lines = read_lines(path, may_be_blank=True)
     check_symbols(self.lines, path)
     options = {"append_eos": self.append_eos, "reverse_order": self.reverse_order}
     self.tokens_list = [

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairseq_casrnn.data.text import decode_lines, read_bytes
+from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.data.values import natural, parse_json
 from fairseq_casrnn.errors import UserError, quoted
 
@@ -82,7 +82,7 @@ def read_nbest(path: Path) -> NBest:
     scores: dict[int, list[float]] = {}
     sides: dict[str, dict[int, str]] = {"S": {}, "T": {}}
     digest = hashlib.sha256()
-    for count, line in enumerate(decode_lines(read_bytes(path), path), 1):
+    for count, line in enumerate(read_lines(path, may_be_blank=True), 1):
         if not (kind := _LINE.match(line)):
             continue
         number, *rest = _parse(kind[1], line, path, count)
@@ -187,7 +187,7 @@ def read_scores(path: Path, nbest: NBest) -> ScoreFile:
     Raises:
         UserError: a malformed line, a wrong number of scores, or scores of another list.
     """
-    lines = decode_lines(read_bytes(path), path)
+    lines = read_lines(path, may_be_blank=True)
     header: dict[str, object] = {}
     skip = 0
     if lines and lines[0].startswith("#"):

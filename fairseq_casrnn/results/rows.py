@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fairseq_casrnn.data.text import decode_lines, read_bytes
+from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import write_text
@@ -55,7 +55,7 @@ def read_rows(path: Path) -> list[Row]:
     if not path.is_file():
         raise UserError(f"{path} does not exist; create it (it may be empty)")
     rows = []
-    for number, line in enumerate(decode_lines(read_bytes(path), path), start=1):
+    for number, line in enumerate(read_lines(path, may_be_blank=True), start=1):
         where = f"{path}, line {number}"
         try:
             row = parse_json(line)
