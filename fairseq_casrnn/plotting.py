@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import replacing
@@ -25,6 +26,7 @@ def figure_grid(rows: int, columns: int, width: float, height: float):
     for axes in grid.flat:
         axes.tick_params(colors=MUTED)
         axes.spines[:].set_color(MUTED)
+        axes.spines[["top", "right"]].set_visible(False)
     return figure, grid
 
 
@@ -36,8 +38,16 @@ def new_figure(width: float, height: float):
 
 def save_png(figure, png: str | os.PathLike) -> None:
     """Write the figure to ``png``, completely or not at all. Raises UserError."""
+    save(figure, png, format="png", dpi=150)
+
+
+def save(figure, path: str | os.PathLike, **options: Any) -> None:
+    """Write the figure with options of ``savefig``, completely or not at all. Raises UserError."""
+    import matplotlib
+
+    text_in_svg = matplotlib.rc_context({"svg.fonttype": "none"})  # not outlines of letters
     try:
-        with replacing(png) as draft:
-            figure.savefig(draft, format="png", dpi=150)
+        with replacing(path) as draft, text_in_svg:
+            figure.savefig(draft, **options)
     except OSError as error:
-        raise UserError(f"cannot write {png}: {error.strerror}") from error
+        raise UserError(f"cannot write {path}: {error.strerror}") from error

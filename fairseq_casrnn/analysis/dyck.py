@@ -156,7 +156,6 @@ def plot(png: Path, right: np.ndarray, seen: np.ndarray) -> None:
     axes.set_ylim(-0.02, 1.02)
     axes.set_xlabel("distance to the opening bracket")
     axes.set_ylabel(f"closing predictions with ≥ {MIN_SHARE} on the right bracket")
-    axes.spines[["top", "right"]].set_visible(False)
     wcpa, distance = worst(right, seen)
     axes.set_title(f"WCPA {wcpa:.3f}, at distance {distance}", loc="left", fontsize=11)
     plotting.save_png(figure, png)

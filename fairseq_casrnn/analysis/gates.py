@@ -133,7 +133,6 @@ def plot(png: Path, histograms: dict[str, dict[str, Histogram]]) -> None:
             axes.bar(centres, histogram.counts / histogram.counts.sum(), 1 / BINS, color="#9ab6d6")
             axes.set_title(f"{MEASURES[key]}, {name}", loc="left", fontsize=8)
             axes.set_xlim(0, 1)
-            axes.spines[["top", "right"]].set_visible(False)
     plotting.save_png(figure, png)
 
 

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_casrnn.console.program import captured_log, run_main
+from fairseq_casrnn.console.program import Parser, captured_log, run_main
 from fairseq_casrnn.data.bpe import load_bpe_codes
 from fairseq_casrnn.data.symbols import escape_line
 from fairseq_casrnn.errors import UserError, check_at_least
@@ -51,7 +51,6 @@ def learning_curve(log: str | os.PathLike, png: str | os.PathLike) -> None:
     axes.set_ylabel("loss, bits per token" if per_token else "loss", color=MUTED)
     axes.grid(axis="y", which="major", color="#e4e4e4", lw=0.8)
     axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
     if curves["valid"]:
         last, loss = curves["valid"][-1]
@@ -86,7 +85,6 @@ def metric_curves(logs: Sequence[str | os.PathLike], metric: str, png: str | os.
         axes.set_ylim(-0.02, 1.02)
     axes.grid(axis="y", color="#e4e4e4", lw=0.8)
     axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
     save_png(figure, png)
 
@@ -123,7 +121,7 @@ def attention_map(
         for i, token in enumerate(tokens[:-1]):
             if not token.endswith("@@"):
                 line(i + 0.5, color="#d0d0d0", lw=0.8)
-    axes.spines[:].set_color("#d0d0d0")
+    axes.spines[:].set(color="#d0d0d0", visible=True)
     save_png(figure, png)
 
 
@@ -167,14 +165,9 @@ def translation_attention(
     return source, target, best["attention"].t().tolist()
 
 
-def segment(sentence: str, codes: str | os.PathLike) -> str:
-    """Segment ``sentence`` into subwords with the merges in ``codes``. Raises UserError."""
-    return load_bpe_codes(codes).process_line(sentence)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m fairseq_casrnn.analysis.plots")
+    parser = Parser(prog="python -m fairseq_casrnn.analysis.plots")
     commands = parser.add_subparsers(dest="command", required=True)
     curve = commands.add_parser(
         "learning-curve", help="plot training and validation loss by update"
@@ -217,7 +210,7 @@ def draw(args: argparse.Namespace) -> None:
     else:
         sentence = args.sentence
         if args.bpe_codes is not None:
-            sentence = segment(sentence, args.bpe_codes)
+            sentence = load_bpe_codes(args.bpe_codes).process_line(sentence)
         attention_map(
             *translation_attention(args.checkpoint, args.data, sentence, args.beam), args.png
         )

@@ -78,7 +78,6 @@ def plot(png: Path, found: dict[str, dict[tuple[int, int], np.ndarray]]) -> None
         axes.set_title(name, loc="left", fontsize=9)
         axes.set_xlabel("principal vectors")
         axes.set_ylabel("angle, degrees")
-        axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=7)
     plotting.save_png(figure, png)
 

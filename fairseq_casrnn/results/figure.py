@@ -11,8 +11,6 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.files import replacing
 from fairseq_casrnn.results.markdown import as_points, row_label
 from fairseq_casrnn.results.page import Page, Table
 from fairseq_casrnn.results.rows import Row
@@ -52,12 +50,9 @@ def is_drawn(path: Path, curves: Curves) -> bool:
 
 def draw(path: Path, table: Table, curves: Curves) -> None:
     """Draw curves into a file. Raises UserError if matplotlib is missing."""
-    import matplotlib
+    from fairseq_casrnn.plotting import new_figure, save
 
-    from fairseq_casrnn.plotting import figure_grid
-
-    figure, grid = figure_grid(1, 1, 7.0, 4.5)
-    axes = grid[0, 0]
+    figure, axes = new_figure(7.0, 4.5)
     for label, points in curves.items():
         x = sorted(points, key=float)
         axes.plot(list(map(float, x)), [points[key] for key in x], lw=1.2, label=label)
@@ -65,11 +60,6 @@ def draw(path: Path, table: Table, curves: Curves) -> None:
     axes.set_yscale("log" if least > 0 else "linear")
     axes.set_xlabel("epoch")
     axes.set_title(table.curves[table.plot], loc="left", fontsize=11)
-    axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8)
     metadata = {"Date": None, "Creator": None, "Source": digest(curves)}
-    try:
-        with replacing(path) as draft, matplotlib.rc_context({"svg.fonttype": "none"}):
-            figure.savefig(draft, format="svg", metadata=metadata)
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}") from error
+    save(figure, path, format="svg", metadata=metadata)
