@@ -6,6 +6,8 @@ import re
 from fairseq_casrnn.diagnostics.frames import Rules, frame_local
 from fairseq_casrnn.errors import as_option
 
+TRAIN = "fairseq_cli.train"
+
 
 def _no_raw_text(error: AttributeError) -> str | None:
     """``--replace-unk`` without the raw text."""
@@ -114,6 +116,22 @@ def _wrong_type(error: Exception) -> str | None:
     return f"option {key}: {str(error).splitlines()[0]}; give it a value of that type"
 
 
+def _missing_metric(error: KeyError) -> str | None:
+    """``--best-checkpoint-metric`` is not among the metrics of a validation."""
+    cfg = frame_local(error, f"{TRAIN}.validate", "cfg")
+    found = [
+        frame_local(error, f"{TRAIN}.{name}", "stats") for name in ("get_valid_stats", "validate")
+    ]
+    stats = next((one for one in found if one is not None), None)
+    if stats is None or error.args != (cfg.checkpoint.best_checkpoint_metric,):
+        return None
+    known = sorted(set(stats) - {"wps", "wpb", "bsz", "num_updates", "_confusion"})
+    return (
+        f"validation gives no '{error.args[0]}', which --best-checkpoint-metric asks for; it gives "
+        f"{', '.join(known)}: choose one of them, or another --criterion"
+    )
+
+
 def _malformed_value(error: json.JSONDecodeError) -> str | None:
     return f"{error.doc} is not JSON ({error}); check options such as --eval-bleu-args"
 
@@ -128,6 +146,7 @@ def _no_memory_efficient(error: ValueError) -> str | None:
 
 
 RULES: Rules = (
+    (KeyError, _missing_metric),
     (ValueError, _no_memory_efficient),
     (ValueError, _missing_choice),
     (AttributeError, _no_refinement),

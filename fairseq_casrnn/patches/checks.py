@@ -121,19 +121,6 @@ def check_training(trainer) -> None:
         )
 
 
-def check_metric(cfg, trainer, stats, *args, **kwargs) -> None:
-    """Before ``get_valid_stats``: raise UserError if --best-checkpoint-metric is not computed."""
-    metric, task = cfg.checkpoint.best_checkpoint_metric, trainer.task
-    # post_validate of a task of another package may add it.
-    if metric in stats or (hasattr(task, "post_validate") and getattr(task, "adds_metrics", True)):
-        return
-    known = sorted(set(stats) - {"wps", "wpb", "bsz", "num_updates", "_confusion"})
-    raise UserError(
-        f"validation gives no '{metric}', which --best-checkpoint-metric asks for; it gives "
-        f"{', '.join(known)}: choose one of them, or another --criterion"
-    )
-
-
 def check_data(cfg, *args, **kwargs) -> None:
     """Before ``setup_task``: require ``task.data`` in ``fairseq-hydra-train``."""
     if is_hydra_train() and getattr(cfg, "data", "") is None:

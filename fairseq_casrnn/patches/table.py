@@ -112,8 +112,6 @@ fairseq_cli.train.get_valid_stats
         stop the training if the validation loss is not finite
     fix before patches.generation.score_empty_translations
         report --eval-bleu as 0 if all translations are empty; fairseq reports none and fails
-    message before patches.checks.check_metric
-        if --best-checkpoint-metric is not computed, list the metrics that are
     feature after runs.training.keep_scores
         write the scores of each validation to run.json
 fairseq_cli.train.should_stop_early

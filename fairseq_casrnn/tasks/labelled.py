@@ -75,7 +75,6 @@ class LabelledTask(FairseqTask):
 
     Attributes:
         resumes: that checkpoints hold its state, which a resumed training loads; read in patches/.
-        adds_metrics: whether ``post_validate`` adds metrics; this one only writes files.
         unseen: a warning for each split with classes that do not occur in training.
 
     Raises:
@@ -83,7 +82,6 @@ class LabelledTask(FairseqTask):
     """
 
     resumes = True
-    adds_metrics = False
 
     def __init__(self, cfg: LabelledConfig, dictionary: Dictionary, label_dictionary: Dictionary):
         super().__init__(cfg)

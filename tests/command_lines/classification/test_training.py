@@ -12,7 +12,7 @@ from labelled_corpora import write_mr, write_trec
 from sklearn.metrics import f1_score
 
 from fairseq_casrnn.data import mr, trec
-from fairseq_casrnn.diagnostics.explain import explain
+from fairseq_casrnn.diagnostics.explain import explain, explained
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.evaluate_classifier import classify
 from fairseq_casrnn.evaluation.runs import choose_checkpoint, training_seconds
@@ -60,7 +60,8 @@ def test_early_stopping_on_accuracy(data, tmp_path):
 
 
 def test_a_metric_that_is_not_computed(data, tmp_path):
-    with pytest.raises(UserError, match=r"gives no 'f2', which --best-checkpoint-metric asks for"):
+    message = r"gives no 'f2', which --best-checkpoint-metric asks for"
+    with pytest.raises(UserError, match=message), explained():
         train(data, tmp_path, "cas_lstm", 1, "--best-checkpoint-metric", "f2")
 
 
