@@ -8,18 +8,15 @@ reads the same cell. The same for the depth gates of depth-gated and highway LST
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
+from fairseq_casrnn.analysis.reading import add_reading_arguments, by_layer_name
 from fairseq_casrnn.errors import UserError, check_at_least
 from fairseq_casrnn.files import check_writable, whole_file
 from fairseq_casrnn.inference.tracing import LOWER_CELL_GATE, OUTPUT_GATE
-
-V = TypeVar("V")
 
 BINS = 50
 MEASURES = {
@@ -82,20 +79,6 @@ def measure(traced_sentences) -> dict[tuple[int, str], dict[str, Histogram]]:
     return dict(sorted(histograms.items()))
 
 
-def layer_name(layer: int, direction: str, bidirectional: bool) -> str:
-    """Name of a layer, counted from 1."""
-    suffix = (", backward" if direction else ", forward") if bidirectional else ""
-    return f"layer {layer + 1}{suffix}"
-
-
-def by_layer_name(values: Mapping[tuple[int, str], V]) -> dict[str, V]:
-    """Replace the keys (layer, direction) by names."""
-    both = any(direction for _, direction in values)
-    return {
-        layer_name(layer, direction, both): value for (layer, direction), value in values.items()
-    }
-
-
 def table_lines(histograms: dict[str, dict[str, Histogram]]) -> list[str]:
     """A table with a line for each layer."""
     width = max(len(name) for name in histograms)
@@ -148,19 +131,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--csv", type=Path, help="output file for the histograms")
     parser.add_argument("--png", type=Path, help="output file for a plot")
-
-
-def add_reading_arguments(parser: argparse.ArgumentParser, sentences: int) -> None:
-    """Options for the model and the sentences that it reads."""
-    parser.add_argument("data", type=Path, help="the model's training data (data-bin)")
-    parser.add_argument("--path", required=True, type=Path, help="checkpoint, or its folder")
-    parser.add_argument("--subset", default="valid", help="split to read (default: valid)")
-    parser.add_argument(
-        "--sentences",
-        type=int,
-        default=sentences,
-        help=f"number of sentences (default: {sentences})",
-    )
 
 
 def run(args: argparse.Namespace) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fairseq_casrnn.analysis.gates import add_reading_arguments
+from fairseq_casrnn.analysis.reading import add_reading_arguments
 from fairseq_casrnn.console.program import show
 from fairseq_casrnn.errors import UserError, check_at_least
 from fairseq_casrnn.files import check_writable, table_cell, whole_file, write_text

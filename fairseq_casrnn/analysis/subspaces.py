@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fairseq_casrnn.analysis.gates import by_layer_name
+from fairseq_casrnn.analysis.reading import add_model_arguments, by_layer_name
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable, whole_file
 
@@ -88,8 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Principal angles between the subspaces of the hidden-to-hidden matrices of a second-order "
         "LSTM's cells (its paper's Figures 4 and 5); of a translation model, the encoder's."
     )
-    parser.add_argument("data", type=Path, help="the model's training data (data-bin)")
-    parser.add_argument("--path", required=True, type=Path, help="checkpoint, or its folder")
+    add_model_arguments(parser)
     parser.add_argument("--csv", type=Path, help="output file for the angles")
     parser.add_argument("--png", type=Path, help="output file for a plot")
 
