@@ -161,8 +161,8 @@ def read_split(
         rows.append(LabelledRow(label, texts, line, path))
     if (empty or incomplete) and not rows:
         raise UserError(
-            f"{path}: {' and '.join(layout.names[:-1])} has no text in any row; choose another "
-            "--text-column"
+            f"{path}: {' and '.join(layout.names[:-1])} has no text{of_json(table)} in any row; "
+            "choose another --text-column"
         )
     if empty:
         note_skipped(notes, name, empty, "without text")
@@ -173,11 +173,18 @@ def read_split(
     return rows
 
 
+def of_json(table: Table) -> str:
+    """What a text or label in JSON can be, for messages; empty for other tables."""
+    return " that is a string, number or boolean" if table.names else ""
+
+
 def label_of(table: Table, line: int, cell: str | None) -> str:
     """The label of a row. Raises UserError if it is missing or cannot be a class."""
     label = " ".join((cell or "").split())
     if not label:
-        raise UserError(f"{table.where(line)} has no label; give it one, or remove the line")
+        raise UserError(
+            f"{table.where(line)} has no label{of_json(table)}; give it one, or remove the line"
+        )
     hidden = [character for character in label if unicodedata.category(character) in ("Cf", "Cc")]
     if hidden:
         raise UserError(

@@ -115,9 +115,12 @@ def read_corpus(args: argparse.Namespace) -> ParallelCorpus:
         notes |= size_notes(chosen, labels, missing, MOST)
     raw["train"] = drop_repeated(raw, notes)
     splits = {name: tokenised(name, raw[name], args) for name in SPLITS}
-    for name in missing:
+    for name in SPLITS[1:]:
         fit = [max(map(words, pair)) <= args.max_length for pair in zip(*splits[name], strict=True)]
-        if long := fit.count(False):
+        long = fit.count(False)
+        if long and name not in missing:
+            notes[f"longer than --max-length, but kept in {name}"] = long
+        elif long:
             notes[f"longer than --max-length, left out of {name}"] = long
             splits[name] = columns(compress(zip(*splits[name], strict=True), fit))
             raw[name] = list(compress(raw[name], fit))

@@ -305,7 +305,12 @@ def test_tokenizers(options, words, tmp_path):
         ("x.jsonl", "[1]", "x.jsonl, entry 1 is not a JSON object"),
         ("x.json", '{"text": ["a", "b"], "label": [0, 1]}', "x.json is a single object of lists"),
         ("x.json", '{"text": {"0": "a"}, "label": {"0": 1}}', "x.json is a single object of lists"),
-        ("x.jsonl", '{"text": "a", "label": null}', "x.jsonl, line 1 has no label; give it one"),
+        ("x.jsonl", '{"text": "a", "label": null}', "x.jsonl, line 1 has no label that is a"),
+        (
+            "x.jsonl",
+            '{"text": "a", "label": ["b"]}',
+            "line 1 has no label that is a string, ",
+        ),
         (
             "x.tsv",
             "a\tb\tc\nd\te\tf\n",
@@ -336,7 +341,7 @@ def test_tokenizers(options, words, tmp_path):
         (
             "x.jsonl",
             '{"text": ["a"], "label": 1}',
-            "x.jsonl: text has no text in any row; choose an",
+            "x.jsonl: text has no text that is a string, number or boolean in any row; choose an",
         ),
         (
             "x.tsv",

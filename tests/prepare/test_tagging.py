@@ -281,6 +281,7 @@ LONG = "".join(f"word{i} O\n" for i in range(2001))
         ("a b\tO\nb\tB-X\nc d\tO\td\n", (), "line 3 has 3 columns, but most lines have 2"),
         ("a\tO\nb\t\n", (), "x.txt, line 2 has no tag in column 2; write one, or choose other"),
         ("a\n\nb\n", (), "x.txt has a single column; write a word and its tag in each line"),
+        ('{"tokens": ["a"], "tags": ["O"]}\n', (), "x.txt has JSON objects; write a word and its"),
         ("# a\n\n-DOCSTART-\n", (), "x.txt has no line with a word and its tag"),
         ("a <pad>\nb O\n", (), "x.txt, line 1: the tag <pad> is a special symbol of fairseq"),
         (LONG, (), "x.txt, line 1 starts a sentence of 2001 words; separate sentences by blank"),

@@ -194,6 +194,16 @@ def test_long_pairs_are_not_held_out(tmp_path, capsys):
     assert [len(side) for side in raw] == [len(found["test"])] * 2
 
 
+def test_long_pairs_of_a_given_split_are_kept_and_counted(tmp_path, capsys):
+    rows, long = list(pairs(40)), [("lang " * 9, "long " * 9)]
+    train = write_files(tmp_path, rows[:30])
+    valid = write_files(tmp_path, rows[30:] + long, "valid")
+    options = ["--max-length", "8", "--bpe-operations", "0", "--out", tmp_path / "out"]
+    assert prepare("--train", *train, "--valid", *valid, *options) == 0
+    assert len(made(tmp_path / "out")["valid"]) == 11
+    assert "longer than --max-length, but kept in valid: 1\n" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("name", "text", "options", "message"),
     [
