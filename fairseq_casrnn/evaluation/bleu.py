@@ -14,13 +14,31 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fairseq_casrnn.console.program import Parser, run_main
 from fairseq_casrnn.data.text import check_parallel, detokenize_lines, read_lines
 from fairseq_casrnn.errors import UserError
 
+if TYPE_CHECKING:
+    from sacrebleu.metrics import BLEU
+
 _HYPOTHESIS = re.compile(r"H-([0-9]{1,9})\t[^\t]*\t(.*)")
 _BPE_UNIT = re.compile(r"@@( |$)")
+
+
+def tokenized_metric() -> BLEU:
+    """Tokenised BLEU, not smoothed, of words separated by spaces."""
+    from sacrebleu.metrics import BLEU
+
+    return BLEU(tokenize="none", smooth_method="none", force=True)
+
+
+def detokenized_metric() -> BLEU:
+    """Case-insensitive sacreBLEU of running text."""
+    from sacrebleu.metrics import BLEU
+
+    return BLEU(lowercase=True)
 
 
 def tokenized_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
@@ -31,11 +49,8 @@ def tokenized_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> floa
     Raises:
         UserError: the two differ in length.
     """
-    from sacrebleu.metrics import BLEU
-
     check_parallel(hypotheses, references, "the translation", "the reference")
-    bleu = BLEU(tokenize="none", smooth_method="none", force=True)
-    return bleu.corpus_score(list(hypotheses), [list(references)]).score
+    return tokenized_metric().corpus_score(list(hypotheses), [list(references)]).score
 
 
 def detokenized_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, str]:
@@ -44,10 +59,8 @@ def detokenized_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> tu
     Raises:
         UserError: the two differ in length.
     """
-    from sacrebleu.metrics import BLEU
-
     check_parallel(hypotheses, references, "the translation", "the reference")
-    bleu = BLEU(lowercase=True)
+    bleu = detokenized_metric()
     score = bleu.corpus_score(list(hypotheses), [list(references)]).score
     return score, str(bleu.get_signature())
 

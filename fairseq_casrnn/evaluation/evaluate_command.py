@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
-from fairseq_casrnn.console.program import show
 from fairseq_casrnn.data.prepared import prepared_folder, prepared_kind
-from fairseq_casrnn.data.text import detokenize_lines, read_lines
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.prediction_files import TABLE, TRANSLATIONS, as_lines
-from fairseq_casrnn.evaluation.runs import evaluate_each, run_name, write_predictions
-from fairseq_casrnn.recipes.options import check_numbers, listed
+from fairseq_casrnn.evaluation.runs import evaluate_and_compare
+from fairseq_casrnn.recipes.options import BASELINE, check_numbers, listed
 from fairseq_casrnn.recipes.runs import check_trained_on
 
 BEAM = 10
@@ -37,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="best",
         help="best (on validation), last, ema, best:N or last:N (default: best)",
     )
+    parser.add_argument("--baseline", metavar="NAME", help=f"system to {BASELINE}")
     parser.add_argument(
         "--subset",
         default="test",
@@ -69,14 +69,15 @@ def run(args: argparse.Namespace) -> None:
     kind = prepared_kind(args.folder)
     if args.unconstrained_tags and kind != "tagging":
         raise UserError(f"--unconstrained-tags is for taggers, not for {kind}; drop it")
-    evaluate = EVALUATORS[kind]
+    evaluator = EVALUATORS[kind]
     args.out = args.out or args.folder / "out"
     args.arch, seeds = listed(args.arch), listed(args.seed)
     check_numbers("--seed", seeds)
     args.seed = list(map(int, seeds))
     check_trained_on(str(args.folder), str(args.out), args.arch, seeds)
-    for _ in evaluate_each(args, lambda one: evaluate(one, args)):
-        pass
+    evaluate_and_compare(
+        args, lambda one: evaluator.evaluate(one, args), evaluator.metrics, evaluator.lower
+    )
 
 
 def evaluate_classifier(run: Path, args: argparse.Namespace) -> dict:
@@ -95,46 +96,42 @@ def evaluate_tagger(run: Path, args: argparse.Namespace) -> dict:
 
 
 def evaluate_translation(run: Path, args: argparse.Namespace) -> dict:
-    """Translate the test set with a run's checkpoint, write and print the result.
+    """Translate the test set with a run's checkpoint; see :func:`.evaluate_translation.evaluate`.
 
     Raises:
         UserError: the subset is not the test set; only its references are stored.
     """
-    from fairseq_casrnn.evaluation import evaluate_translation as translating
-    from fairseq_casrnn.evaluation.bleu import read_generated
+    from fairseq_casrnn.evaluation.evaluate_translation import evaluate
 
     if args.subset != "test":
         raise UserError("translations are scored on the test set; drop --subset")
-    result, generated = translating.evaluate(args.folder, run, args.checkpoint, BEAM)
-    languages, text = translating.languages(args.folder), args.folder / "text"
-    source, reference = (read_lines(text / f"test.raw.{code}") for code in languages)
-    found = detokenize_lines(read_generated(generated, len(source)), languages[1])
-    rows = zip(source, reference, found, strict=True)
-    write_predictions(run, "test", as_lines([TRANSLATIONS, *rows]), result)
-    print(
-        f"{run_name(run)}: BLEU {result['bleu']:.2f} (tokenised), sacreBLEU "
-        f"{result['sacrebleu']:.2f} ({result['signature']}) on {result['sentences']} sentences"
-    )
-    show([f"predictions: {run / f'test.{TABLE}'}"])
-    return {"subset": "test", **result}
+    return evaluate(args.folder, run, args.checkpoint, BEAM)
 
 
 def evaluate_language_model(run: Path, args: argparse.Namespace) -> dict:
-    """Perplexity of the validation and test sets with a run's checkpoint, read as in training."""
+    """Perplexities with a run's checkpoint, read as in training; :func:`.evaluate_lm.evaluate`."""
     from fairseq_casrnn.evaluation.evaluate_lm import evaluate
 
-    result = evaluate(args.folder, run, args.checkpoint)
-    how = ", as one text" if result["mode"] == "continuous" else ""
-    print(
-        f"{run_name(run)}: perplexity {result['valid']:.2f} valid, "
-        f"{result['test']:.2f} test ({result['test_tokens']} tokens{how})"
-    )
-    return result
+    return evaluate(args.folder, run, args.checkpoint)
+
+
+class Evaluator(NamedTuple):
+    """How models of one kind are evaluated.
+
+    Args:
+        evaluate: evaluates a run, and prints and returns its result.
+        metrics: scores to compare; the first one that a result has counts.
+        lower: whether lower scores are better.
+    """
+
+    evaluate: Callable[[Path, argparse.Namespace], dict]
+    metrics: tuple[str, ...]
+    lower: bool = False
 
 
 EVALUATORS = {
-    "classification": evaluate_classifier,
-    "tagging": evaluate_tagger,
-    "translation": evaluate_translation,
-    "language-model": evaluate_language_model,
+    "classification": Evaluator(evaluate_classifier, ("accuracy",)),
+    "tagging": Evaluator(evaluate_tagger, ("f1", "accuracy")),
+    "translation": Evaluator(evaluate_translation, ("bleu",)),
+    "language-model": Evaluator(evaluate_language_model, ("test",), lower=True),
 }

@@ -11,18 +11,24 @@ import sys
 from pathlib import Path
 
 from fairseq_casrnn.console.program import Parser, captured_log, run_main
-from fairseq_casrnn.errors import UserError, check_at_least, counted
+from fairseq_casrnn.errors import UserError, check_at_least
 from fairseq_casrnn.evaluation import cache, perplexity
-from fairseq_casrnn.evaluation.runs import add_run_arguments, choose_checkpoint, evaluate_each
-from fairseq_casrnn.evaluation.significance import mean_text
+from fairseq_casrnn.evaluation.runs import (
+    Result,
+    add_run_arguments,
+    choose_checkpoint,
+    compare_systems,
+    evaluate_runs,
+    run_name,
+)
 
 SUBSETS = ("valid", "test")
 
 
 def evaluate(
     data: Path, run: Path, which: str, sentences: bool | None = None, size: int | None = None
-) -> dict[str, object]:
-    """Score the validation and test sets with a run's checkpoint.
+) -> Result:
+    """Score the validation and test sets with a run's checkpoint, print and return the result.
 
     Args:
         data: prepared folder.
@@ -44,7 +50,7 @@ def evaluate(
     if sentences is None:
         sentences = perplexity.reads_single_sentences(task)
     dictionary = task.source_dictionary
-    result: dict[str, object] = {"checkpoint": which}
+    result: Result = {"checkpoint": which}
     result["mode"] = "sentences" if sentences else "continuous"
     result["parameters"] = sum(parameter.numel() for parameter in model.parameters())
     chosen = None
@@ -66,6 +72,18 @@ def evaluate(
     if chosen is not None:
         result |= {f"cache_{name}": getattr(chosen, name) for name in ("weight", "flatness")}
         result["cache"] = size
+    print(
+        f"{run_name(run)}: perplexity {result['valid']:.2f} valid, {result['test']:.2f} test "
+        f"({result['test_tokens']} tokens, {result['mode']}, {result['parameters']:,} parameters)",
+        flush=True,
+    )
+    if size is not None:
+        print(
+            f"{run_name(run)}, cache of {size} words: perplexity "
+            f"{result['valid_with_cache']:.2f} valid, {result['test_with_cache']:.2f} test "
+            f"(weight {result['cache_weight']:.3g}, flatness {result['cache_flatness']:g})",
+            flush=True,
+        )
     return result
 
 
@@ -96,29 +114,16 @@ def _evaluate_all(args: argparse.Namespace) -> None:
         if args.sentence_reset:
             raise UserError("--cache is for a continuous text; drop it or --sentence-reset")
         check_at_least(1, cache=args.cache)
-    found: dict[str, list[float]] = {}
-    for arch, seed, result in evaluate_each(
-        args,
-        lambda run: evaluate(args.data, run, args.checkpoint, args.sentence_reset, args.cache),
-    ):
-        print(
-            f"{arch} seed {seed}: perplexity {result['valid']:.2f} valid, {result['test']:.2f} test"
-            f" ({result['test_tokens']} tokens, {result['mode']}, {result['parameters']:,} "
-            "parameters)",
-            flush=True,
-        )
-        found.setdefault(arch, []).append(float(result["test"]))
-        if args.cache is None:
-            continue
-        print(
-            f"{arch} seed {seed}, cache of {args.cache} words: perplexity "
-            f"{result['valid_with_cache']:.2f} valid, {result['test_with_cache']:.2f} test "
-            f"(weight {result['cache_weight']:.3g}, flatness {result['cache_flatness']:g})",
-            flush=True,
-        )
-        found.setdefault(f"{arch}, cache", []).append(float(result["test_with_cache"]))
-    for name, values in found.items():
-        print(f"{name}  test {mean_text(values)}  ({counted(len(values), 'run')})")
+
+    def evaluate_run(run: Path) -> Result:
+        return evaluate(args.data, run, args.checkpoint, args.sentence_reset, args.cache)
+
+    results = evaluate_runs(args, evaluate_run)
+    compare_systems(results, "test", args.baseline, lower=True)
+    if args.cache is not None:
+        cached = {f"{arch}, cache": of for arch, of in results.items()}
+        baseline = args.baseline and f"{args.baseline}, cache"
+        compare_systems(cached, "test_with_cache", baseline, lower=True)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn, TextIO
 
@@ -19,12 +20,20 @@ from fairseq_casrnn.console.program import Parser, captured_log, run_main, show,
 from fairseq_casrnn.data.bpe import NAME as BPE_CODES
 from fairseq_casrnn.data.prepared import find_languages
 from fairseq_casrnn.data.sentencepiece_units import find_model
+from fairseq_casrnn.data.text import detokenize_lines, read_lines
 from fairseq_casrnn.diagnostics.explain import explained
 from fairseq_casrnn.diagnostics.names import shorten_choices
 from fairseq_casrnn.errors import UserError, check_at_least
-from fairseq_casrnn.evaluation.bleu import score_generated
-from fairseq_casrnn.evaluation.runs import add_run_arguments, choose_checkpoint, evaluate_each
-from fairseq_casrnn.evaluation.significance import table
+from fairseq_casrnn.evaluation.bleu import read_generated, score_generated
+from fairseq_casrnn.evaluation.prediction_files import TABLE, TRANSLATIONS, as_lines
+from fairseq_casrnn.evaluation.runs import (
+    Result,
+    add_run_arguments,
+    choose_checkpoint,
+    evaluate_and_compare,
+    run_name,
+    write_predictions,
+)
 from fairseq_casrnn.plugin import USER_DIR
 
 # Options of fairseq-generate that would make the recorded result wrong or prevent scoring.
@@ -59,7 +68,7 @@ def languages(data: Path) -> tuple[str, str]:
 
 
 def generate(
-    data: Path, checkpoint: Path, output: Path, beam: int, extra: list[str]
+    data: Path, checkpoint: Path, output: Path, beam: int, extra: Sequence[str]
 ) -> float | None:
     """Run ``fairseq-generate`` on the test set; ``output`` is written completely or not at all.
 
@@ -121,26 +130,55 @@ def _option_error(message: str) -> NoReturn:
 
 
 def evaluate(
-    data: Path, run: Path, which: str, beam: int, extra: list[str] | None = None
-) -> tuple[dict[str, object], Path]:
-    """Translate the test set of ``data`` with a run's checkpoint and score the result.
+    data: Path, run: Path, which: str, beam: int, extra: Sequence[str] = ()
+) -> dict[str, object]:
+    """Translate the test set with a run's checkpoint, write and print the result.
+
+    The output of fairseq-generate is in ``generated.CHECKPOINT.beamN.txt``. Where the data has its
+    original text, ``test.predictions.tsv`` has the translations (:mod:`.prediction_files`).
+
+    Args:
+        data: prepared folder.
+        run: folder of checkpoints.
+        which: best, last, ema, best:N or last:N.
+        beam: beam size.
+        extra: further options of fairseq-generate. Each choice has its own file of its output, and
+            the files of predictions are left as they are.
 
     Returns:
-        ``checkpoint``, ``beam``, the scores of :func:`.bleu.score_generated`,
-        ``sentences_per_second`` and, with ``extra``, ``options``; and the file with the output of
-        fairseq-generate, which each choice of ``extra`` has for itself.
+        ``checkpoint``, ``subset``, ``beam``, the scores of :func:`.bleu.score_generated`,
+        ``sentences_per_second`` and, with ``extra``, ``options``.
     """
-    checkpoint, options = choose_checkpoint(run, which), " ".join(extra or [])
+    checkpoint, options = choose_checkpoint(run, which), " ".join(extra)
     more = f".{zlib.crc32(options.encode()):08x}" if options else ""
     output = run / f"generated.{checkpoint.stem}.beam{beam}{more}.txt"
-    speed = generate(data, checkpoint, output, beam, extra or [])
-    result = {"checkpoint": which, "beam": beam}
+    speed = generate(data, checkpoint, output, beam, extra)
+    result = {"checkpoint": which, "subset": "test", "beam": beam}
     if options:
         result["options"] = options
     result |= score_generated(output, data / "text", languages(data)[1])
     if speed is not None:
         result["sentences_per_second"] = round(speed, 1)
-    return result, output
+    print(f"{run_name(run)}: BLEU {result['bleu']:.2f} (tokenised)", end="")
+    if "sacrebleu" in result:
+        print(f", sacreBLEU {result['sacrebleu']:.2f} ({result['signature']})", end="")
+    print(f" on {result['sentences']} sentences", flush=True)
+    if not options:
+        write_translations(data, run, output, result)
+    return result
+
+
+def write_translations(data: Path, run: Path, output: Path, result: Result) -> None:
+    """Write the translations and the result of a run, if the data has its original text."""
+    source, target = languages(data)
+    raw = [data / "text" / f"test.raw.{code}" for code in (source, target)]
+    if not all(path.exists() for path in raw):
+        return
+    sources, references = map(read_lines, raw)
+    found = detokenize_lines(read_generated(output, len(sources)), target)
+    rows = zip(sources, references, found, strict=True)
+    write_predictions(run, "test", as_lines([TRANSLATIONS, *rows]), result)
+    show([f"predictions: {run / f'test.{TABLE}'}"])
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -151,8 +189,8 @@ def main(argv: list[str] | None = None) -> int:
         epilog="Options after -- go to fairseq-generate.",
     )
     add_run_arguments(parser)
+    parser.set_defaults(subset="test")
     parser.add_argument("--beam", type=int, default=10)
-    parser.add_argument("--baseline", help="architecture to compare with in the paired t-test")
     own, extra = split_at_dashes(sys.argv[1:] if argv is None else argv)
     args = parser.parse_args(own)
     return run_main(lambda: _evaluate_all(args, extra))
@@ -164,16 +202,11 @@ def _evaluate_all(args: argparse.Namespace, extra: list[str]) -> None:
         if (name := option.partition("=")[0]) in _REFUSED_OPTIONS:
             raise UserError(_REFUSED_OPTIONS[name])
     check_at_least(1, beam=args.beam)
-    scores: dict[str, dict[int, float]] = {}
-    for arch, seed, result in evaluate_each(
-        args, lambda run: evaluate(args.data, run, args.checkpoint, args.beam, extra)[0]
-    ):
-        print(f"{arch} seed {seed}: BLEU {result['bleu']:.2f} (tokenised)", end="")
-        if "sacrebleu" in result:
-            print(f", sacreBLEU {result['sacrebleu']:.2f} ({result['signature']})", end="")
-        print(flush=True)
-        scores.setdefault(arch, {})[seed] = result["bleu"]
-    show(table(scores, args.baseline))
+
+    def evaluate_run(run: Path) -> Result:
+        return evaluate(args.data, run, args.checkpoint, args.beam, extra)
+
+    evaluate_and_compare(args, evaluate_run, ["bleu"])
 
 
 if __name__ == "__main__":

@@ -1,19 +1,29 @@
-"""Tests of two runs on the same test sentences, from the predictions in their folders."""
+"""Tests of two systems on the same test sentences, from the predictions in the runs' folders."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.prediction_files import CLASSES, WORDS, Tagged, predictions_of
+from fairseq_casrnn.evaluation.bleu import detokenized_metric
+from fairseq_casrnn.evaluation.prediction_files import (
+    TRANSLATIONS,
+    WORDS,
+    Tagged,
+    predictions_of,
+)
 from fairseq_casrnn.evaluation.significance import mcnemar
 from fairseq_casrnn.evaluation.tags import COUNTS, counts
 
+if TYPE_CHECKING:
+    from sacrebleu.metrics import BLEU
+
 SHUFFLES = 9999
+SAMPLES = 1000  # of the bootstrap
 BLOCK = 2**23
 """Exchanges (shuffles × sentences) that are drawn at a time, to bound the memory."""
 
@@ -35,7 +45,8 @@ class Comparison(NamedTuple):
 def compare_with_baseline(run: Path, baseline: Path, subset: str, metric: str) -> Comparison | None:
     """Compare two runs on the sentences that both predicted.
 
-    For classes: McNemar's exact test; for tags: approximate randomization over sentences.
+    For classes: McNemar's exact test; for tags: approximate randomization over sentences; for
+    translations: paired bootstrap of sacreBLEU.
 
     Args:
         run, baseline: folders of evaluated runs.
@@ -43,7 +54,7 @@ def compare_with_baseline(run: Path, baseline: Path, subset: str, metric: str) -
         metric: of tags, ``f1`` of spans or ``accuracy``.
 
     Returns:
-        The test, or None where one of them has no predictions of classes or tags.
+        The test, or None where one of them has no predictions.
 
     Raises:
         UserError: the predictions are of different sentences, or damaged.
@@ -61,21 +72,32 @@ def compare_with_baseline(run: Path, baseline: Path, subset: str, metric: str) -
         first, second, p = mcnemar(*right)
         counted = f"only the first is right on {first} sentences, only the second on {second}, "
         return Comparison("McNemar", p, f"{counted}p = {p:.2g} (McNemar's exact test, two-sided)")
+    if kind == "translations":
+        before, after = ([found for _, found in rows] for rows in (theirs, ours))
+        p = bootstrap(before, after, [truth for truth, _ in ours], detokenized_metric())
+        return Comparison("bootstrap", p, f"p = {p:.2g} (paired bootstrap of sacreBLEU, two-sided)")
     p = randomization(span_counts(ours, metric), span_counts(theirs, metric))
     text = f"p = {p:.2g} (approximate randomization of sentences, two-sided)"
     return Comparison("randomization", p, text)
 
 
 def pairs(run: Path, subset: str) -> tuple[str, list]:
-    """``classes`` or ``tags``, and (true, predicted) of each sentence; "" if a run has neither.
+    """What a run predicts, and (true, predicted) of each sentence.
+
+    Returns:
+        ``classes``, ``tags``, ``translations``, or "" for a run without predictions; and the pairs.
 
     Raises:
         UserError: the run's file of predictions is damaged.
     """
     table = predictions_of(run, subset)
-    if table and table.starts_with(WORDS[:3]):
+    if table is None:
+        return "", []
+    if table.starts_with(WORDS[:3]):
         return "tags", table.tags()
-    return ("classes", table.classes()) if table and table.starts_with(CLASSES) else ("", [])
+    if table.starts_with(TRANSLATIONS):
+        return "translations", table.translations()
+    return "classes", table.classes()
 
 
 def span_counts(sentences: Tagged, metric: str) -> np.ndarray:
@@ -109,6 +131,28 @@ def randomization(ours: np.ndarray, theirs: np.ndarray, shuffles: int = SHUFFLES
     found = f1(ours.sum(0) - moved) - f1(theirs.sum(0) + moved)
     observed = f1(ours.sum(0)) - f1(theirs.sum(0))
     return (1 + int((abs(found) >= abs(observed) - 1e-12).sum())) / (1 + shuffles)
+
+
+def bootstrap(
+    before: Sequence[str], after: Sequence[str], references: Sequence[str], metric: BLEU
+) -> float:
+    """Two-sided p-value of sacrebleu's paired bootstrap (Koehn 2004); 1 if BLEU is equal.
+
+    Args:
+        before, after: the translations of two systems.
+        references: the reference translations.
+        metric: how BLEU is computed.
+    """
+    from sacrebleu.significance import PairedTest
+
+    scores = [metric.corpus_score(lines, [references]).score for lines in (before, after)]
+    if scores[0] == scores[1]:  # sacrebleu would report a significant difference
+        return 1.0
+    systems: list[tuple[str, Sequence[str]]] = [("before", before), ("after", after)]
+    test = PairedTest(systems, {"BLEU": metric}, [references], "bs", n_samples=SAMPLES)
+    _, results = test()
+    result: Any = results["BLEU"][1]  # of "after"; the first is that of "before"
+    return float(result.p_value)
 
 
 def f1(total: np.ndarray | Sequence[float]) -> np.ndarray:

@@ -49,6 +49,10 @@ class Table(NamedTuple):
         """(true, predicted) for each sentence, of a table that starts with CLASSES."""
         return [(cells[0], cells[1]) for _, cells in self.rows]
 
+    def translations(self) -> list[tuple[str, str]]:
+        """(reference, translation) for each sentence, of a table that starts with TRANSLATIONS."""
+        return [(cells[1], cells[2]) for _, cells in self.rows]
+
     def tags(self) -> Tagged:
         """The true and the predicted tags of each sentence, of a table of words."""
         sentences = [[cells for _, cells in rows] for rows in self.sentences()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from fairseq_casrnn.recipes.options import check_checkpoint
 from fairseq_casrnn.runs.record import add_evaluation
 
 Result = dict[str, Any]
+#: Results by system and seed.
+Results = dict[str, dict[int, Result]]
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,14 +35,14 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--arch", nargs="*", default=[], help="architectures (default: all)")
     parser.add_argument("--seed", nargs="*", type=int, default=[], help="seeds (default: all)")
     parser.add_argument("--checkpoint", default="best", help="best, last, ema, best:N or last:N")
+    parser.add_argument("--baseline", help="system to test the others against")
 
 
 def add_subset_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that choose the runs, the split and the baseline."""
+    """Add the options that choose the runs, the split and the batch size."""
     add_run_arguments(parser)
     parser.add_argument("--subset", default="test", help="test, valid, …")
     parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--baseline", help="system to test the others against")
 
 
 def find_runs(out: Path, archs: list[str], seeds: list[int]) -> list[tuple[str, int, Path]]:
@@ -173,58 +175,86 @@ def warn_unseen(task, subset: str) -> None:
         print(f"warning: {task.unseen[subset]}", file=sys.stderr)
 
 
-def evaluate_each(
-    args: argparse.Namespace, evaluate: Callable[[Path], Result]
-) -> Iterator[tuple[str, int, Result]]:
+def evaluate_runs(args: argparse.Namespace, evaluate: Callable[[Path], Result]) -> Results:
     """Evaluate the runs that the options choose, and record each result.
 
     Args:
         args: options of :func:`add_run_arguments` or :func:`add_subset_arguments`.
-        evaluate: returns the result of a run.
+        evaluate: returns the result of a run, and prints it.
 
-    Yields:
-        Name, seed and result of each run.
+    Returns:
+        The results by system and seed.
 
     Raises:
         UserError: a run is missing, or an option is out of range.
     """
     check_at_least(1, batch_size=getattr(args, "batch_size", None))
     runs = find_runs(args.out, args.arch, args.seed)
-    baseline = getattr(args, "baseline", None)
-    if baseline and baseline not in {arch for arch, _, _ in runs}:
-        raise UserError(f"--baseline {baseline} is not among the evaluated runs")
+    if args.baseline and args.baseline not in {arch for arch, _, _ in runs}:
+        raise UserError(
+            f"--baseline {args.baseline} is not among the evaluated runs; train it, or name it "
+            "with --arch, too"
+        )
+    results: Results = {}
     for arch, seed, run in runs:
         result = evaluate(run)
         record_result(args.out, arch, seed, result)
-        yield arch, seed, result
+        results.setdefault(arch, {})[seed] = result
+    return results
+
+
+def compare_systems(
+    results: Results, metric: str, baseline: str | None, lower: bool = False
+) -> None:
+    """Print mean ± deviation of each system's scores, and a t-test against the baseline's.
+
+    Args:
+        results: the results; nothing is printed for a single one.
+        metric: the score.
+        baseline: system to compare with, if any.
+        lower: whether lower scores are better.
+    """
+    scores = {arch: {seed: one[metric] for seed, one in of.items()} for arch, of in results.items()}
+    if sum(map(len, scores.values())) > 1:
+        show(table(scores, baseline, lower))
+
+
+def compare_on_sentences(args: argparse.Namespace, results: Results, metric: str) -> None:
+    """Print a test on the sentences for each seed that both a system and the baseline have.
+
+    Args:
+        args: options of :func:`add_run_arguments`, and ``subset``.
+        results: the results.
+        metric: the score that counts.
+    """
+    for arch, seeds in results.items():
+        for seed in seeds:
+            if arch == args.baseline or seed not in results.get(args.baseline, {}):
+                continue
+            ours, theirs = (args.out / name / f"seed{seed}" for name in (arch, args.baseline))
+            if found := compare_with_baseline(ours, theirs, args.subset, metric):
+                show([f"{arch} against {args.baseline}, seed {seed}: {found.text}"])
 
 
 def evaluate_and_compare(
-    args: argparse.Namespace, evaluate: Callable[[Path], Result], metrics: Sequence[str]
+    args: argparse.Namespace,
+    evaluate: Callable[[Path], Result],
+    metrics: Sequence[str],
+    lower: bool = False,
 ) -> None:
-    """Evaluate the runs, and print mean ± deviation over the seeds.
-
-    With a baseline, also print a test on the sentences for each seed that both have.
+    """Evaluate the runs that the options choose, and compare the systems.
 
     Args:
-        args: options of :func:`add_subset_arguments`.
+        args: options of :func:`add_run_arguments`, and ``subset``.
         evaluate: returns the result of a run, and prints it.
         metrics: scores; the first one that results have counts.
+        lower: whether lower scores are better.
 
     Raises:
-        UserError: see :func:`evaluate_each`.
+        UserError: see :func:`evaluate_runs`.
     """
-    scores: dict[str, dict[int, float]] = {}
-    metric = metrics[0]
-    for arch, seed, result in evaluate_each(args, evaluate):
-        metric = next(name for name in metrics if name in result)
-        scores.setdefault(arch, {})[seed] = result[metric]
-    show(table(scores, args.baseline))
-    for arch, seeds in scores.items():
-        for seed in seeds:
-            if arch == args.baseline or seed not in scores.get(args.baseline, {}):
-                continue
-            ours, theirs = (args.out / name / f"seed{seed}" for name in (arch, args.baseline))
-            found = compare_with_baseline(ours, theirs, args.subset, metric)
-            assert found is not None  # both have just been evaluated
-            show([f"{arch} against {args.baseline}, seed {seed}: {found.text}"])
+    results = evaluate_runs(args, evaluate)
+    first = next(iter(next(iter(results.values())).values()))
+    metric = next(name for name in metrics if name in first)
+    compare_systems(results, metric, args.baseline, lower)
+    compare_on_sentences(args, results, metric)

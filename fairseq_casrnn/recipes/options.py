@@ -14,6 +14,10 @@ from fairseq_casrnn.console.program import Parser, split_at_dashes
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recipes.recipe import KINDS, Parts, Recipe, load
 
+BASELINE = (
+    "compare the others with: a paired t-test over seeds and, for each seed, McNemar's test of "
+    "classifiers, approximate randomization of taggers or paired bootstrap of translations"
+)
 # Metavariable (empty if the option has no value) and help, with the recipe's values in braces.
 OPTIONS = {
     "arch": ("NAME[,…]", "systems or architectures (default: {archs})"),
@@ -37,8 +41,7 @@ OPTIONS = {
     "subset": ("NAME", "split to evaluate (default: %(default)s)"),
     "baseline": (
         "NAME",
-        "system to compare the others with: a paired t-test over seeds and, for each seed, "
-        "McNemar's test of classifiers or approximate randomization of taggers",
+        f"system to {BASELINE}",
     ),
     "cache": ("N", "for continuous text: also evaluate with a cache of the last N words"),
     "parts": ("NAME[,…]", "some of {parts} (default: all)"),

@@ -48,7 +48,7 @@ KINDS = {
         ("*",),
         program="fairseq-generate",
     ),
-    "language model": Kind(f"{EVALUATION}.evaluate_lm", ("cache",), *LANGUAGE_MODELS),
+    "language model": Kind(f"{EVALUATION}.evaluate_lm", ("cache", "baseline"), *LANGUAGE_MODELS),
     "classification": Kind(
         f"{EVALUATION}.evaluate_classifier",
         ("subset", "baseline"),

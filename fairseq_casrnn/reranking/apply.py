@@ -7,19 +7,18 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from fairseq_casrnn.data.text import read_bytes
 from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation.bleu import tokenized_metric
+from fairseq_casrnn.evaluation.paired import SAMPLES, bootstrap
 from fairseq_casrnn.files import check_writable, write_text
 from fairseq_casrnn.reranking import problem as problems
 from fairseq_casrnn.reranking.mert import oracle
 from fairseq_casrnn.reranking.tune import summary
-
-SAMPLES = 1000  # of the bootstrap
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,27 +71,13 @@ def compare(problem: problems.RerankingProblem, runs: Sequence[np.ndarray], best
         "baseline": lists.bleu_of(choices[0]),
         "reranked": [lists.bleu_of(choice) for choice in choices[1:]],
         "oracle": lists.bleu_of(oracle(lists, choices)),
-        "p": p_value(
-            problem.chosen(problem.baseline), problem.chosen(runs[best]), problem.references or []
+        "p": bootstrap(
+            problem.chosen(problem.baseline),
+            problem.chosen(runs[best]),
+            problem.references or [],
+            tokenized_metric(),
         ),
     }
-
-
-def p_value(before: list[str], after: list[str], references: list[str]) -> float:
-    """Two-sided p-value of sacrebleu's paired bootstrap (Koehn 2004); 1 if BLEU is equal."""
-    from sacrebleu.metrics import BLEU
-    from sacrebleu.significance import PairedTest
-
-    metric = BLEU(tokenize="none", smooth_method="none", force=True, references=[references])
-    scores = [metric.corpus_score(lines, None).score for lines in (before, after)]
-    if scores[0] == scores[1]:  # sacrebleu would report a significant difference
-        return 1.0
-    test = PairedTest(
-        [("before", before), ("after", after)], {"BLEU": metric}, None, "bs", n_samples=SAMPLES
-    )
-    _, results = test()
-    result: Any = results["BLEU"][1]  # of "after"; the first is the baseline's
-    return float(result.p_value)
 
 
 def read_weights(path: Path, files: int) -> dict:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairseq_casrnn.evaluation.bleu import tokenized_metric
+
 MIN_GAIN = 1e-9  # of BLEU; less is rounding error
 MIN_INTERVAL = 1e-9  # length of an interval on a line of weights
 
@@ -61,9 +63,7 @@ def pad(rows: Sequence[Sequence | np.ndarray], dtype=float) -> tuple[np.ndarray,
 
 def bleu_counts(hypotheses: Sequence[Sequence[str]], references: Sequence[str]) -> np.ndarray:
     """sacrebleu's statistics ``(N, K, 10)`` of each hypothesis, tokenised at spaces."""
-    from sacrebleu.metrics import BLEU
-
-    metric = BLEU(tokenize="none", smooth_method="none", force=True)
+    metric = tokenized_metric()
     rows = []
     for texts, reference in zip(hypotheses, references, strict=True):
         found = [metric.corpus_score([text], [[reference]]) for text in texts]

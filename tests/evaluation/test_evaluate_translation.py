@@ -1,3 +1,4 @@
+import itertools
 import json
 import resource
 
@@ -139,16 +140,19 @@ def test_results_with_further_options_are_marked(out, monkeypatch):
     monkeypatch.setattr(evaluate_translation, "languages", lambda data: ("zh", "en"))
     monkeypatch.setattr(evaluate_translation, "generate", lambda *args: written.append(args[2]))
     monkeypatch.setattr(
-        evaluate_translation, "score_generated", lambda *args: {"bleu": float(len(written))}
+        evaluate_translation,
+        "score_generated",
+        lambda *args: {"bleu": float(len(written)), "sentences": 1},
     )
-    results, files = zip(
-        *(
-            evaluate_translation.evaluate(out, out / "a/seed1", "last", 10, extra)
-            for extra in (None, ["--lenpen", "0"], ["--lenpen", "2"])
-        ),
-        strict=True,
+    predicted = []
+    monkeypatch.setattr(
+        evaluate_translation, "write_translations", lambda *args: predicted.append(args[2])
     )
-    assert list(files) == written
+    results = [
+        evaluate_translation.evaluate(out, out / "a/seed1", "last", 10, extra)
+        for extra in ([], ["--lenpen", "0"], ["--lenpen", "2"])
+    ]
+    assert predicted == written[:1]
     assert [result.get("options") for result in results] == [None, "--lenpen 0", "--lenpen 2"]
     assert len(set(written)) == 3
     for result in results:
@@ -197,7 +201,7 @@ def test_a_sentence_that_is_too_long_for_the_model(tmp_path, monkeypatch):
         evaluate_translation.generate(tmp_path, tmp_path / "x.pt", tmp_path / "generated", 7, [])
 
 
-def test_scores_are_of_the_target_side(out, monkeypatch):
+def test_scores_are_of_the_target_side(out, monkeypatch, capsys):
     (out / "data-bin").mkdir()
     (out / "data-bin" / "test.xx-yy.xx.idx").touch()
     (out / "text").mkdir()
@@ -205,15 +209,43 @@ def test_scores_are_of_the_target_side(out, monkeypatch):
     (out / "text" / "test.tok.yy").write_text("a b c d\n")
 
     def generated(data, checkpoint, output, beam, extra):
+        assert output == out / "a/seed1" / "generated.checkpoint_last.beam4.txt"
         output.write_text("H-0\t-1\ta b c d\n")
         return 12.34
 
     monkeypatch.setattr(evaluate_translation, "generate", generated)
-    result, file = evaluate_translation.evaluate(out, out / "a/seed1", "last", 4)
+    result = evaluate_translation.evaluate(out, out / "a/seed1", "last", 4)
     assert result == {
-        "checkpoint": "last", "beam": 4, "bleu": 100, "sentences": 1, "sentences_per_second": 12.3,
+        "checkpoint": "last", "subset": "test", "beam": 4, "bleu": 100, "sentences": 1,
+        "sentences_per_second": 12.3,
     }  # fmt: skip
-    assert file == out / "a/seed1" / "generated.checkpoint_last.beam4.txt"
+    assert capsys.readouterr().out == "a seed 1: BLEU 100.00 (tokenised) on 1 sentences\n"
+    assert not list(out.rglob("test.predictions.tsv"))  # without the original text
+
+
+def test_translations_against_those_of_a_baseline(out, monkeypatch, capsys):
+    """The raw text beside the translations, and a test of both systems on the same sentences."""
+    (out / "data-bin").mkdir()
+    (out / "data-bin" / "test.xx-yy.xx.idx").touch()
+    (out / "text").mkdir()
+    lines = [f"Word {n} of the text." for n in range(20)]
+    for code, kind in itertools.product(("xx", "yy"), ("tok", "raw")):
+        (out / "text" / f"test.{kind}.{code}").write_text("\n".join(lines) + "\n")
+
+    def generated(data, checkpoint, output, beam, extra):
+        wrong = " and" if output.parent.parent.name == "b" else ""
+        output.write_text("".join(f"H-{n}\t-1\t{line[:-1]}{wrong} .\n"
+                                  for n, line in enumerate(lines)))  # fmt: skip
+
+    monkeypatch.setattr(evaluate_translation, "generate", generated)
+    options = ["--data", str(out), "--out", str(out), "--seed", "2", "--checkpoint", "last"]
+    assert evaluate_translation.main([*options, "--baseline", "b"]) == 0
+    *_, better, last = capsys.readouterr().out.splitlines()
+    assert better.startswith("a  ")
+    assert last == "a against b, seed 2: p = 0.001 (paired bootstrap of sacreBLEU, two-sided)"
+    found = (out / "b/seed2/test.predictions.tsv").read_text().splitlines()
+    assert found[0] == "source\treference\ttranslation"
+    assert found[4] == "\t".join([lines[3], lines[3], "Word 3 of the text and."])
 
 
 def test_mistakes_that_fairseq_finds(out, capsys):

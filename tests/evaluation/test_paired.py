@@ -8,8 +8,21 @@ import pytest
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import paired
-from fairseq_casrnn.evaluation.paired import compare_with_baseline, f1, randomization, span_counts
-from fairseq_casrnn.evaluation.prediction_files import CLASSES, WORDS, as_lines, predictions_of
+from fairseq_casrnn.evaluation.bleu import tokenized_metric
+from fairseq_casrnn.evaluation.paired import (
+    bootstrap,
+    compare_with_baseline,
+    f1,
+    randomization,
+    span_counts,
+)
+from fairseq_casrnn.evaluation.prediction_files import (
+    CLASSES,
+    TRANSLATIONS,
+    WORDS,
+    as_lines,
+    predictions_of,
+)
 
 TAGGED = """Anna B-PER {}
 sleeps O {}
@@ -89,6 +102,30 @@ def test_tags(tmp_path):
     write(theirs, "test.predictions.txt", "Anna B-PER\n")
     with pytest.raises(UserError, match=r"txt is damaged: line 1 has 2 columns, not 3; evaluate"):
         compare_with_baseline(ours, theirs, "test", "f1")
+
+
+def test_translations(tmp_path):
+    """The case of letters does not count, which models do not see."""
+    texts = [[f"s{n} a b c d {last}" for n in range(9)] for last in "xyz"]
+    one, other, perfect = (
+        write(tmp_path / name, "test.predictions.tsv",
+              as_lines([TRANSLATIONS, *zip(texts[0], texts[2], found, strict=True)]))
+        for name, found in
+        zip("abc", (texts[0], texts[1], [text.upper() for text in texts[2]]), strict=True)
+    )  # fmt: skip
+    assert compare_with_baseline(one, other, "test", "bleu")[:2] == ("bootstrap", 1.0)
+    found = compare_with_baseline(perfect, one, "test", "bleu")
+    assert found == ("bootstrap", found.p, f"p = {found.p:.2g} (paired bootstrap of sacreBLEU, "
+                     "two-sided)")  # fmt: skip
+    assert found.p < 0.01
+
+
+def test_no_difference_is_not_significant():
+    metric, lines = tokenized_metric(), ["a b c d e", "f g h i"]
+    assert bootstrap(lines, lines, lines, metric) == 1.0
+    one, other, references = ([f"s{n} a b c d {last}" for n in range(9)] for last in "xyz")
+    assert bootstrap(one, other, references, metric) == 1.0
+    assert bootstrap(one, references, references, metric) < 0.01
 
 
 def test_randomization_is_that_of_all_exchanges():

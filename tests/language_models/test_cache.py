@@ -169,14 +169,15 @@ def test_command(data, checkpoint, tmp_path, capsys):
 
 def test_runs(data, checkpoint, tmp_path, capsys):
     """What recipes print and record, beside the perplexity without a cache."""
-    run = tmp_path / "out" / "cas_lstm_lm_tiny" / "seed1"
-    run.mkdir(parents=True)
-    (run / "checkpoint_last.pt").symlink_to(checkpoint)
+    for seed in (1, 2):
+        run = tmp_path / "out" / "cas_lstm_lm_tiny" / f"seed{seed}"
+        run.mkdir(parents=True)
+        (run / "checkpoint_last.pt").symlink_to(checkpoint)
     (tmp_path / "data-bin").symlink_to(data)
     out = ["--data", str(tmp_path), "--out", str(tmp_path / "out"), "--checkpoint", "last"]
     assert evaluate_lm.main([*out, "--cache", "9"]) == 0
     printed = capsys.readouterr().out.splitlines()
-    (line,) = (tmp_path / "out" / "results.jsonl").read_text().splitlines()
+    line, _ = (tmp_path / "out" / "results.jsonl").read_text().splitlines()
     result = json.loads(line)
     model, task = loading.load_language_model(checkpoint, data)
     words = task.source_dictionary
@@ -200,8 +201,10 @@ def test_runs(data, checkpoint, tmp_path, capsys):
         f"valid, {result['test_with_cache']:.2f} test (weight {best.weight:.3g}, flatness "
         f"{best.flatness:g})"
     )
-    assert printed[2] == f"cas_lstm_lm_tiny  test {result['test']:.2f}  (1 run)"
-    assert printed[3] == f"cas_lstm_lm_tiny, cache  test {result['test_with_cache']:.2f}  (1 run)"
+    assert printed[4:] == [
+        f"cas_lstm_lm_tiny  {result['test']:.2f} ± 0.00  (2 runs)",
+        f"cas_lstm_lm_tiny, cache  {result['test_with_cache']:.2f} ± 0.00  (2 runs)",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from sacrebleu.metrics import BLEU
 
 from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.reranking import apply, problem, tune
+from fairseq_casrnn.reranking import problem, tune
 from fairseq_casrnn.reranking.nbest import header_line, join_subwords, read_nbest, read_scores
 
 from .common import rerank, write_nbest
@@ -158,14 +158,6 @@ def test_without_references(tmp_path, capsys):
     assert not out.exists()
     assert rerank(capsys, "apply", *command) == ""
     assert out.read_text() == (tmp_path / "ref").read_text()
-
-
-def test_no_difference_is_not_significant():
-    lines = ["a b c d e", "f g h i"]
-    assert apply.p_value(lines, lines, lines) == 1.0
-    one, other, references = ([f"s{n} a b c d {last}" for n in range(9)] for last in "xyz")
-    assert apply.p_value(one, other, references) == 1.0
-    assert apply.p_value(one, references, references) < 0.01
 
 
 def test_the_run_that_is_best_on_validation_is_taken(tmp_path, capsys):

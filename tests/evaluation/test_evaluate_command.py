@@ -1,0 +1,52 @@
+"""``casrnn evaluate``: which score counts, and systems against a baseline."""
+
+import argparse
+
+import pytest
+
+from fairseq_casrnn.evaluation import evaluate_command, evaluate_lm, evaluate_translation
+
+SCORES = {"a/seed1": 20.0, "a/seed2": 22.0, "b/seed1": 25.0, "b/seed2": 28.0}
+
+
+@pytest.fixture
+def evaluate(tmp_path, monkeypatch):
+    """Calls the command for models of a kind, whose runs have SCORES."""
+    monkeypatch.setattr(evaluate_command, "check_trained_on", lambda *args: None)
+    for name in SCORES:
+        (tmp_path / "out" / name).mkdir(parents=True)
+        (tmp_path / "out" / name / "checkpoint_last.pt").touch()
+
+    def call(kind, *options):
+        monkeypatch.setattr(evaluate_command, "prepared_kind", lambda folder: kind)
+        parser = argparse.ArgumentParser()
+        evaluate_command.add_arguments(parser)
+        evaluate_command.run(parser.parse_args([str(tmp_path), *options]))
+
+    return call
+
+
+def score(metric):
+    return lambda data, run, *args: {metric: SCORES[f"{run.parent.name}/{run.name}"]}
+
+
+def test_perplexities_are_better_if_lower(evaluate, monkeypatch, capsys):
+    monkeypatch.setattr(evaluate_lm, "evaluate", score("test"))
+    evaluate("language-model", "--baseline", "b")
+    base, ours = capsys.readouterr().out.splitlines()
+    assert base == "b  26.50 ± 2.12  (2 runs)"
+    assert ours == "a  21.00 ± 1.41  (2 runs)  p = 0.029 against b (one-tailed, 2 pairs)"
+
+
+def test_bleu_is_better_if_higher(evaluate, monkeypatch, capsys):
+    monkeypatch.setattr(evaluate_translation, "evaluate", score("bleu"))
+    evaluate("translation", "--baseline", "a")
+    base, ours = capsys.readouterr().out.splitlines()
+    assert base.startswith("a  21.00")
+    assert ours == "b  26.50 ± 2.12  (2 runs)  p = 0.029 against a (one-tailed, 2 pairs)"
+
+
+def test_no_table_of_a_single_run(evaluate, monkeypatch, capsys):
+    monkeypatch.setattr(evaluate_translation, "evaluate", score("bleu"))
+    evaluate("translation", "--arch", "a", "--seed", "2")
+    assert capsys.readouterr().out == ""
