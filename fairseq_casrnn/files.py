@@ -121,10 +121,9 @@ def write_json(path: str | os.PathLike, content: object) -> None:
     """Write a JSON file completely or not at all.
 
     Raises:
-        OSError: it cannot be written.
+        UserError: it cannot be written.
     """
-    with replacing(path) as draft, open(draft, "w", encoding="utf-8") as file:
-        file.write(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
 def table_cell(text: str) -> str:

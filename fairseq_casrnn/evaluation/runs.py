@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from fairseq_casrnn.errors import UserError, check_at_least
 from fairseq_casrnn.evaluation.paired import compare_with_baseline
 from fairseq_casrnn.evaluation.prediction_files import TABLE, as_lines
 from fairseq_casrnn.evaluation.significance import table
-from fairseq_casrnn.files import append_json, write_text
+from fairseq_casrnn.files import append_json, write_json, write_text
 from fairseq_casrnn.inference.average import average, find_checkpoints, load, save
 from fairseq_casrnn.recipes.options import check_checkpoint
 from fairseq_casrnn.runs.record import add_evaluation
@@ -129,9 +128,8 @@ def run_name(run: Path) -> str:
 
 def write_predictions(run: Path, subset: str, predictions: str, result: Result) -> None:
     """Write ``SUBSET.predictions.tsv`` and, with the result, ``SUBSET.json`` of a run."""
-    text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
-    for ending, content in ((TABLE, predictions), ("json", text)):
-        write_text(run / f"{subset}.{ending}", content)
+    write_text(run / f"{subset}.{TABLE}", predictions)
+    write_json(run / f"{subset}.json", result)
 
 
 def write_errors(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.bleu import tokenized_metric
 from fairseq_casrnn.evaluation.paired import SAMPLES, bootstrap
-from fairseq_casrnn.files import check_writable, write_text
+from fairseq_casrnn.files import check_writable, write_json, write_text
 from fairseq_casrnn.reranking import problem as problems
 from fairseq_casrnn.reranking.mert import oracle
 from fairseq_casrnn.reranking.tune import summary
@@ -54,7 +53,7 @@ def run(args: argparse.Namespace) -> None:
     if problem.references is not None:
         report = compare(problem, runs, best)
         if args.json is not None:
-            write_text(args.json, json.dumps(report, indent=1) + "\n")
+            write_json(args.json, report)
         print(summary(report["baseline"], report["reranked"], report["oracle"]))
         print(
             f"p = {report['p']:.4f} (two-sided, paired bootstrap, {SAMPLES} samples, the run that "

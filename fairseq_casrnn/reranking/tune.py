@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from fairseq_casrnn.errors import check_at_least, counted
 from fairseq_casrnn.evaluation.significance import mean_text
-from fairseq_casrnn.files import check_writable, write_text
+from fairseq_casrnn.files import check_writable, write_json
 from fairseq_casrnn.reranking import problem as problems
 from fairseq_casrnn.reranking.mert import oracle, tune
 
@@ -57,7 +56,7 @@ def run(args: argparse.Namespace) -> None:
         "oracle": round(oracle_bleu, 4),
         "runs": found,
     }
-    write_text(args.output, json.dumps(tuned, indent=1) + "\n")
+    write_json(args.output, tuned)
     print(summary(before, [run["bleu"] for run in found], oracle_bleu))
     for name, weight in zip(names, best["weights"], strict=True):
         print(f"{weight:8.4f}  {name}")

@@ -6,14 +6,13 @@ evaluation adds its scores. It is always written atomically.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.files import write_text
+from fairseq_casrnn.files import write_json
 from fairseq_casrnn.runs.environment import command_line, commit
 
 NAME = "run.json"
@@ -78,7 +77,7 @@ def update(folder: Path, **fields: object) -> None:
         UserError: it is damaged or cannot be written.
     """
     content = read(folder) | fields
-    write_text(folder / NAME, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    write_json(folder / NAME, content)
 
 
 def add_evaluation(folder: Path, result: dict[str, object]) -> None:
