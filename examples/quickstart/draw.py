@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from fairseq_casrnn.analysis import plots
+from fairseq_casrnn.data.bpe import load_bpe_codes
 from fairseq_casrnn.errors import UserError
 
 
@@ -18,7 +19,7 @@ def main():
     out, sentence = Path(sys.argv[1]), sys.argv[2]
     try:
         plots.learning_curve(out / "train.log", out / "learning_curve.png")
-        subwords = plots.segment(sentence, out / "data" / "codes")
+        subwords = load_bpe_codes(out / "data" / "codes").process_line(sentence)
         attention = plots.translation_attention(
             out / "checkpoints" / "checkpoint_best.pt", out / "data" / "data-bin", subwords
         )

@@ -47,7 +47,8 @@ def test_ptb(raw, data, tmp_path):
     assert result["checkpoint"] == "ema"
     assert result["test_tokens"] == len((raw / "test.txt").read_text().split()) + 9
     assert f"dg_lstm_lm_tiny seed 1: perplexity {result['valid']:.2f} valid" in printed
-    assert f"dg_lstm_lm_tiny  test {result['test']:.2f}  (1 run)" in printed
+    assert f"dg_lstm_lm_tiny seed 1: perplexity {result['valid']:.2f} valid, " in printed
+    assert f" {result['test']:.2f} test (" in printed
 
 
 @pytest.mark.full
