@@ -114,4 +114,31 @@ def family(name: str) -> Family:
         raise UserError(f"unknown cell {name!r}; known cells: {known}") from None
 
 
-__all__ = ["FAMILIES", "FUNCTIONAL", "Cell", "Family", "NoOptions", "family"]
+def make_cells(name: str, options: Any, num_layers: int, *, interleaved: bool) -> list[Cell]:
+    """The cells of a stack of the family ``name``, from the bottom.
+
+    Raises:
+        UserError: cells that cannot stand together, or not where the family or ``interleaved``
+            directions put them.
+    """
+    make_cell = family(name).make_cell
+    cells = [make_cell(k, options) for k in range(num_layers)]
+    if len({cell.has_cell for cell in cells}) > 1:
+        raise UserError(
+            f"some layers of {name} have a cell state and others have none; give its make_cell "
+            "cells with the same has_cell"
+        )
+    if cells[0].lower_cell:
+        raise UserError(
+            f"layer 0 of {name} is a {type(cells[0]).__name__}, which reads the cell of "
+            "the layer below; give its make_cell another cell for the bottom"
+        )
+    if interleaved and any(cell.lower_cell for cell in cells):
+        raise UserError(
+            f"{name} reads the cell of the layer below and cannot be interleaved; "
+            "use bidirectional=True"
+        )
+    return cells
+
+
+__all__ = ["FAMILIES", "FUNCTIONAL", "Cell", "Family", "NoOptions", "family", "make_cells"]

@@ -153,15 +153,15 @@ def _recording_run_layer(stack, traces: list[LayerTrace]):
     from fairseq_casrnn.recurrence.reference import gather_last
 
     @torch.no_grad()
-    def run_layer(k, suffix, x, lower_c, *, state, last, tokens):
-        cell = stack.cells[k]
+    def run_layer(k, direction, x, lower_c, state):
+        cell, suffix, last = stack.cells[k], direction.suffix, direction.last
         if not cell.is_fused():
             raise UserError(
                 f"the gates of {type(cell).__name__} cannot be recorded: it only has step, and "
                 "they are recorded from forward_; give it a forward_"
             )
         w_ih, w_hh, bias, params = stack.layer_parameters(k, suffix)
-        mixture = stack.mixture_weights(k, suffix, x, tokens)
+        mixture = stack.mixture_weights(k, suffix, x, direction.tokens)
         if isinstance(mixture, HardRouting):
             mixture = mixture.weights(x.dtype)
         lower_c = lower_c if cell.lower_cell else None

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UserError
-from .parameters import LayerParameters
-from .stack import RecurrentStack
+from .stack import LayerParameters, RecurrentStack
 
 S = TypeVar("S", bound=RecurrentStack)
 T = TypeVar("T", bound=nn.RNNBase)

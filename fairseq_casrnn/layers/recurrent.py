@@ -1,7 +1,7 @@
 """The recurrent layers; their base class is :class:`.stack.RecurrentStack`.
 
 All of them also take ``bias``, ``batch_first``, ``device`` and ``dtype``
-(:class:`.parameters.TorchOptions`).
+(:class:`.stack.TorchOptions`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from ..errors import UserError
 from ..recurrence import HardRouting
 from ..recurrence.attention import mix
 from . import convert
-from .parameters import TorchOptions
-from .stack import RecurrentStack
+from .stack import RecurrentStack, TorchOptions
 
 
 class _PlainStack(RecurrentStack):

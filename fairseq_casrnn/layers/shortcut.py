@@ -12,7 +12,6 @@ from torch.nn.utils.rnn import PackedSequence
 from ..cells.base import at_least_one
 from ..errors import UserError
 from .dropout import dropout, dropout_probability
-from .parameters import TorchOptions
 from .recurrent import LSTM
 from .sequences import (
     KnownLengths,
@@ -24,6 +23,7 @@ from .sequences import (
     to_time_first,
     without_view,
 )
+from .stack import TorchOptions
 
 Pair: TypeAlias = tuple[Tensor, Tensor]
 
@@ -47,7 +47,7 @@ class ShortcutStackedLSTM(nn.Module):
         connection: one of the above.
         dropout: on the outputs of lower layers that a layer reads, not on the words.
         engine: name of a recurrence engine, None for the default.
-        bias, batch_first, device, dtype: see :class:`.parameters.TorchOptions`.
+        bias, batch_first, device, dtype: see :class:`.stack.TorchOptions`.
 
     Parameters: those of :class:`.LSTM` under ``layers.{i}.``, for instance
     ``layers.0.weight_ih_l0_reverse``.

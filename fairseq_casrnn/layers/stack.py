@@ -3,33 +3,76 @@
 from __future__ import annotations
 
 import functools
+import math
 import warnings
-from typing import Any, overload
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple, TypedDict, overload
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from .. import recurrence
-from ..cells import family
-from ..cells.base import Cell, at_least_one
+from ..cells import family, make_cells
+from ..cells.base import at_least_one
 from ..errors import UserError
+from ..recurrence.inputs import HardRouting, LayerOutputs
 from ..recurrence.ragged import padding_mask
-from .dropout import dropout, dropout_probability
+from .dropout import dropout, dropout_probability, locked_dropout
 from .sequences import (
     Lengths,
     check_input,
     check_lengths,
     from_time_first,
+    reversal,
     run_packed,
     to_time_first,
     without_view,
 )
-from .stack_forward import StackForward
 from .state import LayerState, State, check_state, h_and_c, map_state, split_state
 
 
-class RecurrentStack(StackForward):
+class TorchOptions(TypedDict, total=False):
+    """Keywords that every recurrent layer shares with ``torch.nn.LSTM``.
+
+    Attributes:
+        bias: False for gates without biases; the parameters ``bias_l{k}`` are then None.
+        batch_first: inputs, tokens and outputs are ``(B, T, …)``; states stay ``(L*D, B, H)``.
+        device, dtype: of the parameters.
+    """
+
+    bias: bool
+    batch_first: bool
+    device: torch.device | str | None
+    dtype: torch.dtype | None
+
+
+class LayerParameters(NamedTuple):
+    """The parameters of one layer in one direction; ``params`` are the cell's elementwise ones."""
+
+    weight_ih: Tensor
+    weight_hh: Tensor
+    bias: Tensor
+    params: tuple[Tensor, ...]
+
+
+class Direction(NamedTuple):
+    """What all layers of one direction share during a forward.
+
+    Attributes:
+        suffix: of the direction's parameters, "" or "_reverse".
+        reorder: reverses ``(T, B, …)`` for the backward direction, and undoes that as well.
+        last: ``(B,)`` last step of each sequence, or None where nothing is padding.
+        tokens: ``(T, B)`` in the direction's order, or None.
+    """
+
+    suffix: str
+    reorder: Callable[[Tensor], Tensor]
+    last: Tensor | None
+    tokens: Tensor | None
+
+
+class RecurrentStack(nn.Module):
     """L layers of one family of cells, in one or two directions.
 
     With ``bidirectional=True`` there are two independent stacks, and only the outputs of their top
@@ -44,12 +87,14 @@ class RecurrentStack(StackForward):
         dropout: probability, on h between layers; not on c, nor between time steps.
         options: the family's options dataclass; None for its defaults.
         engine: name of a recurrence engine, None for the default.
-        bias, batch_first, device, dtype: see :class:`.parameters.TorchOptions`.
+        bias, batch_first, device, dtype: see :class:`TorchOptions`.
 
-    Two attributes add regularisation in training. With ``locked_dropout``, the dropout between
-    layers drops the same features of a sequence at all steps (Gal & Ghahramani 2016).
-    ``weight_dropout`` is the probability of dropping an element of a recurrent weight
-    ``weight_hh`` for a whole forward (Merity et al. 2018).
+    Further attributes, to be set after construction:
+        locked_dropout: the dropout between layers drops the same features of a sequence at all
+            steps (Gal & Ghahramani 2016).
+        weight_dropout: probability of dropping an element of a recurrent weight ``weight_hh`` for a
+            whole forward, in training (Merity et al. 2018).
+        dropout_in_inference: keep the dropout between layers in ``eval()``.
 
     Parameters, for layer k and suffix "" or "_reverse": ``weight_ih_l{k}``, ``weight_hh_l{k}``,
     ``bias_l{k}`` and the cell's elementwise ones.
@@ -60,6 +105,12 @@ class RecurrentStack(StackForward):
     Warns:
         UserWarning: dropout with a single layer, where it has no effect.
     """
+
+    locked_dropout = False
+    weight_dropout = 0.0
+    dropout_in_inference = False
+    weight_ih_l0: nn.Parameter
+    weight_hh_l0: nn.Parameter
 
     def __init__(
         self,
@@ -77,39 +128,138 @@ class RecurrentStack(StackForward):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ):
+        super().__init__()
         if bidirectional not in (False, True, "interleaved"):
             raise UserError(f"bidirectional is {bidirectional!r}; use False, True or 'interleaved'")
-        options = family(name).options() if options is None else options
-        num_layers = at_least_one("num_layers", num_layers)
-        self.name, self.options = name, options  # first: reset_parameters() may read them
-        cells = make_cells(name, options, num_layers, interleaved=bidirectional == "interleaved")
+        interleaved = bidirectional == "interleaved"
+        self.bidirectional = bidirectional if interleaved else bool(bidirectional)
+        self.suffixes = ("", "_reverse") if bidirectional else ("",)
+        self.name, self.options = name, family(name).options() if options is None else options
+        self.num_layers = at_least_one("num_layers", num_layers)
+        self.cells = make_cells(name, self.options, self.num_layers, interleaved=interleaved)
         mixes = type(self).mixture_weights is not RecurrentStack.mixture_weights
-        if not mixes and any(cell.num_cells for cell in cells):
+        if not mixes and any(cell.num_cells for cell in self.cells):
             raise UserError(
                 f"{name} mixes several cells, but a {type(self).__name__} computes no weights of "
                 "a mixture; use SecondOrderLSTM, or define mixture_weights in a subclass"
             )
-        super().__init__(
-            cells,
-            input_size,
-            hidden_size,
-            bidirectional=bidirectional if bidirectional == "interleaved" else bool(bidirectional),
-            bias=bias,
-            device=device,
-            dtype=dtype,
-        )
+        self.input_size = at_least_one("input_size", input_size)
+        self.hidden_size = at_least_one("hidden_size", hidden_size)
+        self.bias, self.batch_first = bool(bias), bool(batch_first)
         self.dropout, self.engine = dropout_probability(dropout), engine
-        self.batch_first = bool(batch_first)
         if engine is not None:
             recurrence.choose(engine)
-        if self.dropout and num_layers == 1:
+        if self.dropout and self.num_layers == 1:
             warnings.warn(
                 f"dropout is {dropout}, but it acts between layers and this stack has only one",
                 stacklevel=3,
             )
+        for k in range(self.num_layers):
+            for suffix in self.suffixes:
+                for key, shape in self.parameter_shapes(k).items():
+                    parameter = None
+                    if self.bias or not key.startswith("bias"):
+                        parameter = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+                    self.register_parameter(key + suffix, parameter)
+        self.reset_parameters()
+
+    @property
+    def num_directions(self) -> int:
+        """D: 2 for a bidirectional stack, else 1."""
+        return len(self.suffixes)
+
+    @property
+    def output_size(self) -> int:
+        """Features of the output, D*H."""
+        return self.num_directions * self.hidden_size
+
+    @property
+    def has_cell(self) -> bool:
+        """Whether the state is (h, c); False for a GRU, whose state is h alone."""
+        return self.cells[0].has_cell
+
+    @property
+    def drops(self) -> bool:
+        """Whether dropout between layers is active: in training, or if ``dropout_in_inference``."""
+        return self.training or self.dropout_in_inference
+
+    def layer_input_size(self, k: int) -> int:
+        """Features of layer k's input."""
+        if k == 0:
+            return self.input_size
+        return self.output_size if self.bidirectional == "interleaved" else self.hidden_size
+
+    def parameter_shapes(self, k: int) -> dict[str, tuple[int, ...]]:
+        """Names (without the direction's suffix) and shapes of layer k's parameters."""
+        cell, size = self.cells[k], self.hidden_size
+        shapes = {
+            f"weight_ih_l{k}": (cell.ih_blocks * size, self.layer_input_size(k)),
+            f"weight_hh_l{k}": (cell.hh_blocks * size, size),
+            f"bias_l{k}": (cell.ih_blocks * size,),
+        }
+        for key, rows in cell.params:
+            shapes[f"{key}_l{k}"] = (size,) if rows is None else (rows, size)
+        if cell.num_cells:
+            shapes[f"attention_l{k}"] = (cell.num_cells, self.layer_input_size(k))
+        return shapes
+
+    def reset_parameters(self, bound: float | None = None) -> None:
+        """Weights and peepholes uniform in ±bound; biases 0, of forget-like gates 1.
+
+        The default of ``bound`` is 1/√H, as in ``nn.LSTM``.
+        """
+        bound = 1 / math.sqrt(self.hidden_size) if bound is None else bound
+        zero = {
+            f"{name}_l{k}{suffix}"
+            for k, cell in enumerate(self.cells)
+            for name in cell.zero_params
+            for suffix in self.suffixes
+        }
+        with torch.no_grad():
+            for key, parameter in self.named_parameters():
+                if key.startswith("bias") or key in zero:
+                    parameter.zero_()
+                else:
+                    parameter.uniform_(-bound, bound)
+            for k, cell in enumerate(self.cells if self.bias else ()):
+                for suffix in self.suffixes:
+                    blocks = getattr(self, f"bias_l{k}{suffix}").view(cell.ih_blocks, -1)
+                    blocks[list(cell.bias_one_gates)] = 1.0
+
+    def layer_parameters(self, k: int, suffix: str = "") -> LayerParameters:
+        """The parameters of layer k in one direction; zeros for biases that the stack lacks."""
+
+        def get(key: str) -> Tensor:
+            parameter: Tensor | None = getattr(self, f"{key}_l{k}{suffix}")
+            if parameter is None:
+                return self.weight_hh_l0.new_zeros(self.parameter_shapes(k)[f"{key}_l{k}"])
+            return parameter
+
+        params = tuple(get(key) for key, _ in self.cells[k].params)
+        return LayerParameters(get("weight_ih"), get("weight_hh"), get("bias"), params)
+
+    def mixture_weights(
+        self, k: int, suffix: str, x: Tensor, tokens: Tensor | None
+    ) -> Tensor | HardRouting | None:
+        """Weights ``(…, S)`` or HardRouting of layer k's cells for its input ``x``.
+
+        None for a layer with a single cell.
+        """
+        return None
 
     def flatten_parameters(self) -> None:
         """Does nothing: for compatibility with ``nn.LSTM``."""
+
+    def make_generation_fast_(
+        self,
+        name: str = "",
+        retain_dropout: bool = False,
+        retain_dropout_modules: Collection[str] | None = None,
+        **unused: object,
+    ) -> None:
+        """Called by fairseq's generator; ``--retain-dropout`` keeps dropout active."""
+        chosen = retain_dropout_modules is None or type(self).__name__ in retain_dropout_modules
+        self.dropout_in_inference = bool(retain_dropout) and chosen
 
     @overload
     def forward(
@@ -177,7 +327,7 @@ class RecurrentStack(StackForward):
     def _forward(
         self, x: Tensor, given: Lengths, state: State | None, tokens: Tensor | None
     ) -> tuple[Tensor, State]:
-        """:meth:`forward` for x ``(T, B, input_size)``."""
+        """:meth:`forward` for x ``(T, B, input_size)`` and tokens ``(T, B)``."""
         steps, batch, _ = x.shape
         lengths = check_lengths(given, steps, batch, x.device)
         mask = None
@@ -185,13 +335,97 @@ class RecurrentStack(StackForward):
             mask = padding_mask(lengths, steps).unsqueeze(-1)
             # NaN at padding must not reach the weights' gradients.
             x = x.masked_fill(mask, 0.0)
-        output, finals = self.run_layers(x, self._initial_states(state, x), lengths, tokens)
+        run = self._run_interleaved if self.bidirectional == "interleaved" else self._run_stacks
+        directions = self._directions(lengths, steps, tokens)
+        output, finals = run(x, self._initial_states(state, x), directions)
         if mask is not None:
             output = output.masked_fill(mask, 0.0)
         h_n = torch.stack([h for h, _ in finals])
         if not self.has_cell:
             return output, h_n
         return output, (h_n, torch.stack([c for _, c in finals if c is not None]))
+
+    def _directions(
+        self, lengths: Tensor | None, steps: int, tokens: Tensor | None
+    ) -> list[Direction]:
+        """Each direction of a forward, given ``lengths`` (B,) and ``tokens`` (T, B), or None."""
+        last = None if lengths is None else lengths - 1
+        forward = Direction("", identity, last, tokens)
+        if not self.bidirectional:
+            return [forward]
+        reverse = reversal(lengths, steps)
+        reversed_tokens = None if tokens is None else reverse(tokens)
+        return [forward, Direction("_reverse", reverse, last, reversed_tokens)]
+
+    def _run_stacks(
+        self, x: Tensor, states: list[LayerState], directions: list[Direction]
+    ) -> tuple[Tensor, list[LayerState]]:
+        """All layers, one direction after the other.
+
+        Args:
+            x: ``(T, B, input_size)``.
+            states: the initial state of each layer and direction, in ``nn.LSTM``'s order.
+            directions: see :meth:`_directions`.
+
+        Returns:
+            The output ``(T, B, D*H)`` and the final states, in the same order.
+        """
+        outputs, finals = [], list(states)
+        for d, direction in enumerate(directions):
+            y, lower_c = direction.reorder(x), None
+            for k in range(self.num_layers):
+                slot = k * self.num_directions + d
+                y = self._input_dropout(y, k)
+                y, lower_c, h_n, c_n = self._run_layer(k, direction, y, lower_c, states[slot])
+                finals[slot] = (h_n, c_n)
+            outputs.append(direction.reorder(y))
+        return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1), finals
+
+    def _run_interleaved(
+        self, x: Tensor, states: list[LayerState], directions: list[Direction]
+    ) -> tuple[Tensor, list[LayerState]]:
+        """As :meth:`_run_stacks`, but with the directions concatenated after each layer."""
+        finals: list[LayerState] = []
+        for k in range(self.num_layers):
+            x, outputs = self._input_dropout(x, k), []
+            for direction in directions:
+                y = direction.reorder(x)
+                y, _, h_n, c_n = self._run_layer(k, direction, y, None, states[len(finals)])
+                finals.append((h_n, c_n))
+                outputs.append(direction.reorder(y))
+            x = torch.cat(outputs, dim=-1)
+        return x, finals
+
+    def _input_dropout(self, x: Tensor, k: int) -> Tensor:
+        """Dropout on the input ``x`` of layer k; none below the bottom layer."""
+        drop = locked_dropout if self.locked_dropout else dropout
+        return drop(x, self.dropout, self.drops) if k > 0 else x
+
+    def _run_layer(
+        self, k: int, direction: Direction, x: Tensor, lower_c: Tensor | None, state: LayerState
+    ) -> LayerOutputs:
+        """Layer k in one direction.
+
+        Args:
+            k, direction: the layer and the direction.
+            x: ``(T, B, I)``, the layer's input in the direction's order.
+            lower_c: ``(T, B, H)``, c of the layer below in the same direction, or None.
+            state: the initial state.
+        """
+        suffix, _, last, tokens = direction
+        w_ih, w_hh, bias, params = self.layer_parameters(k, suffix)
+        cell = self.cells[k]
+        return recurrence.run(
+            self.engine,
+            cell,
+            recurrence.InputProduct(x, w_ih, bias),  # of all time steps at once
+            dropout(w_hh, self.weight_dropout, self.training),
+            *state,
+            lower_c=lower_c if cell.lower_cell else None,
+            mixture=self.mixture_weights(k, suffix, x, tokens),
+            last=last,
+            params=params,
+        )
 
     def step(
         self, x: Tensor, state: State | None, tokens: Tensor | None = None
@@ -281,28 +515,6 @@ class RecurrentStack(StackForward):
         return ", ".join(parts)
 
 
-def make_cells(name: str, options: Any, num_layers: int, *, interleaved: bool) -> list[Cell]:
-    """The cells of a stack of the family ``name``, from the bottom.
-
-    Raises:
-        UserError: cells that cannot stand together, or not where the family or ``interleaved``
-            directions put them.
-    """
-    make_cell = family(name).make_cell
-    cells: list[Cell] = [make_cell(k, options) for k in range(num_layers)]
-    if len({cell.has_cell for cell in cells}) > 1:
-        raise UserError(
-            f"some layers of {name} have a cell state and others have none; give its make_cell "
-            "cells with the same has_cell"
-        )
-    if cells[0].lower_cell:
-        raise UserError(
-            f"layer 0 of {name} is a {type(cells[0]).__name__}, which reads the cell of "
-            "the layer below; give its make_cell another cell for the bottom"
-        )
-    if interleaved and any(cell.lower_cell for cell in cells):
-        raise UserError(
-            f"{name} reads the cell of the layer below and cannot be interleaved; "
-            "use bidirectional=True"
-        )
-    return cells
+def identity(x: Tensor) -> Tensor:
+    """``x`` itself: the reordering of the forward direction."""
+    return x

@@ -7,7 +7,7 @@ from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_casrnn.cells import FAMILIES as CELLS
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.layers import stack_forward
+from fairseq_casrnn.layers import stack
 from fairseq_casrnn.layers.dropout import dropout
 from fairseq_casrnn.layers.state import state_parts
 from fairseq_casrnn.models.language_decoder import CarriedState
@@ -159,7 +159,7 @@ def test_weight_dropout(cell, monkeypatch):
             masks.append(found.ne(0))
         return found
 
-    monkeypatch.setattr(stack_forward, "dropout", spy)
+    monkeypatch.setattr(stack, "dropout", spy)
     logits = model(tokens)[0]
     logits.square().sum().backward()
     monkeypatch.undo()
