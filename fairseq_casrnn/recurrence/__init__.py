@@ -1,11 +1,14 @@
-"""Running a cell over time: one function, several engines (:mod:`.engine`).
+"""Running a cell over time: one function, several engines.
+
+:mod:`.base` says what an engine is, :mod:`.engines` has all of them, :mod:`.choice` chooses one.
 
 For weights in float16 or bfloat16, all engines but ``reference`` keep pre-activations and cell
 states in float32.
 """
 
 from . import engines  # noqa: F401 (registers the engines)
-from .engine import ENGINES, Engine, autocast, choose, default, installed
+from .base import Engine
+from .choice import ENGINES, choose, default, installed
 from .inputs import HardRouting, InputProduct
 from .layer import one_step, run
 
@@ -14,7 +17,6 @@ __all__ = [
     "Engine",
     "HardRouting",
     "InputProduct",
-    "autocast",
     "choose",
     "default",
     "installed",

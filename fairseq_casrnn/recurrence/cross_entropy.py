@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from ..errors import UserError
+from .choice import choose
 from .cpp import OPS
 from .eager import retain_graph_requested
-from .engine import autocast, choose
-from .inputs import LossSpec, cast
+from .inputs import LossSpec, autocast, cast
 from .memory import readable
 
 

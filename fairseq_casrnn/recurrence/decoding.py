@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from .attention import DecoderInputs, DecoderLayer, DecoderSteps
-from .engine import autocast, by_name, choose
+from .choice import by_name, choose
+from .inputs import autocast
 from .memory import readable
 
 

@@ -1,4 +1,11 @@
-"""The engines: what each supports, and the modules that run it.
+"""The four engines: what each supports, and the modules that run it.
+
+======================  =======================================================================
+``reference``           the cell's own step under autograd, any dtype: the specification
+``eager``               one ``autograd.Function`` with hand-written backward, for all cells
+``cpp``                 the same loop in C++, where it was compiled at installation
+``triton``              the same loop in kernels on a GPU, where Triton works
+======================  =======================================================================
 
 Modules that plain layers do not need (decoders, losses, other layers) are imported where used.
 """
@@ -11,13 +18,15 @@ import torch
 from torch import Tensor
 
 from . import cpp, eager, layer, reference
-from .engine import ENGINES, Engine, autocast, by_name, default, log_fallback
+from .base import Engine
+from .choice import ENGINES, by_name, default, log_fallback
 from .inputs import (
     LayerInputs,
     LayerOutputs,
     LoopTensors,
     LossSpec,
     accumulation_dtype,
+    autocast,
     wants_gradient,
 )
 from .memory import readable

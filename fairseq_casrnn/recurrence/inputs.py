@@ -23,6 +23,11 @@ def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
+def autocast(device: str) -> bool:
+    """Whether torch.autocast is active for this type of device."""
+    return device in ("cpu", "cuda") and torch.is_autocast_enabled(device)
+
+
 def cast(tensor: MaybeTensor, dtype: torch.dtype) -> MaybeTensor:
     """``tensor``, or None, in ``dtype``."""
     return None if tensor is None else tensor.to(dtype)

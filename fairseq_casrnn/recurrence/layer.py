@@ -9,13 +9,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..cells.base import Cell
-from .engine import autocast, by_name, choose
+from .choice import by_name, choose
 from .inputs import (
     HardRouting,
     InputProduct,
     LayerInputs,
     LayerOutputs,
     accumulation_dtype,
+    autocast,
     cast,
 )
 

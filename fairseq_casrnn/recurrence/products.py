@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from . import cpp
+from .choice import choose
 from .cpp import OPS, dense
-from .engine import choose
 from .inputs import wants_gradient
 from .memory import readable
 from .next_words import NextWords

@@ -19,7 +19,7 @@ from fairseq_casrnn.evaluation.evaluate_lm import evaluate
 from fairseq_casrnn.inference import lm_inputs, loading
 from fairseq_casrnn.patches import install
 from fairseq_casrnn.patches.table import TABLE
-from fairseq_casrnn.recurrence import engine
+from fairseq_casrnn.recurrence import choice
 
 from .common import dictionary, random_model, random_tokens
 from .conftest import train
@@ -234,7 +234,7 @@ def test_perplexity_beyond_floats():
 def test_evaluation_of_runs(data, checkpoint, tmp_path, caplog):
     (tmp_path / "data-bin").symlink_to(data)
     caplog.set_level("INFO")
-    engine.logged.clear()
+    choice.logged.clear()
     result = evaluate(tmp_path, checkpoint.parent, "last", sentences=True)
     assert not caplog.messages  # nothing between the lines of a recipe
     for subset in ("valid", "test"):

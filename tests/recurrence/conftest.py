@@ -5,12 +5,12 @@ import logging
 import pytest
 import torch
 
-from fairseq_casrnn.recurrence import engine
+from fairseq_casrnn.recurrence import choice
 
 
 @pytest.fixture
 def messages(caplog):
-    engine.logged.clear()
+    choice.logged.clear()
     caplog.set_level(logging.INFO, logger="fairseq_casrnn")
     return lambda: [r.getMessage() for r in caplog.records if "engine" in r.getMessage()]
 

@@ -15,7 +15,7 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.layers import LSTM
 from fairseq_casrnn.recurrence import decoding
 from fairseq_casrnn.recurrence.attention import run_reference
-from fairseq_casrnn.recurrence.engine import logged
+from fairseq_casrnn.recurrence.choice import logged
 
 
 @pytest.mark.parametrize("engine", ENGINES)

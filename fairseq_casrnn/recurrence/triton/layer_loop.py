@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ...cells.base import Cell
-from ..engine import log_once
+from ..choice import log_once
 from ..inputs import LoopTensors, accumulation_dtype
 from .host import contiguous, kernels, on_its_device, optional_arguments, product
 from .launching import run

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from ..cpp import dense
 from ..eager import check_backward, retain_graph_requested, without_autocast
-from ..engine import autocast
-from ..inputs import accumulation_dtype, cast, wants_gradient
+from ..inputs import accumulation_dtype, autocast, cast, wants_gradient
 from ..ragged import padding_mask
 from ..sentence_state_weights import SLSTMOptions, SLSTMParameters, merge_weights, split_grads
 from .host import kernels, on_its_device, product
