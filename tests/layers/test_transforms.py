@@ -28,7 +28,8 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.layers import LSTM, SentenceStateLSTM, ShortcutStackedLSTM
 from fairseq_casrnn.layers.dropout import dropout
 from fairseq_casrnn.recurrence.memory import readable
-from fairseq_casrnn.recurrence.products import SharedWeightLinear, linear
+from fairseq_casrnn.recurrence.products import linear
+from fairseq_casrnn.recurrence.shared_weight import SharedWeightLinear
 
 pytestmark = pytest.mark.sampled(1)
 

@@ -1,9 +1,7 @@
 """Large linear maps in single precision, which the compiled extension computes."""
 
-import gc
 import subprocess
 import sys
-import weakref
 
 import pytest
 import torch
@@ -155,120 +153,6 @@ def test_a_single_column_of_another_matrix(precision, rows):
     assert_close([y], [torch.nn.functional.linear(x.double(), weight.double()).float()], tolerance)
     columns = rand(7, rows, dtype=torch.float32)[2:3].t()  # (rows, 1), strides 1
     assert_close([products.linear(columns, weight)], [columns @ weight.t()], tolerance)
-
-
-def steps(multiply, parts):
-    """A loop's products: what each step gets depends on the step before."""
-    results = []
-    for x in parts:
-        results.append(multiply(x * results[-1].mean() if results else x))
-    return results
-
-
-@pytest.mark.parametrize("rows", [300, 70, 30, 3])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_repeated_products(precision, rows, dtype):
-    """The last x has fewer rows, one has columns of another matrix, one more dimensions."""
-    weight = rand(50, 40, dtype=dtype).requires_grad_()
-    parts = [rand(rows, 40, seed=n, dtype=dtype) for n in range(4)]
-    parts[1], parts[2] = rand(40, rows, dtype=dtype).t(), rand(2, rows // 2, 40, dtype=dtype)
-    parts[3] = parts[3][: rows - 1]
-    parts = [x.requires_grad_() for x in parts]
-    ours = steps(products.SharedWeightLinear(weight, 3), parts)
-    exact = [t.detach().double().requires_grad_() for t in (weight, *parts)]
-    theirs = steps(lambda x: x @ exact[0].t(), exact[1:])
-    assert [y.shape for y in ours] == [y.shape for y in theirs]
-    grads = gradients(weighted(ours), [weight, *parts])
-    expected = gradients(weighted(theirs), exact)
-    rounding = 1e-12 if dtype == torch.float64 else 1e-5 if precision == "highest" else 2e-2
-    for found, known in zip([*ours, *grads], [*theirs, *expected], strict=True):
-        assert (found - known).norm() <= rounding * known.norm()
-
-
-def test_repeated_products_differentiated_in_parts():
-    """Nothing of one pass is left for the next: not what it left out, nor what it added up."""
-    weight = rand(50, 40).float().requires_grad_()
-    parts = [rand(80, 40, seed=n).float().requires_grad_() for n in range(3)]
-    ours = steps(products.SharedWeightLinear(weight, 3), parts)
-    theirs = steps(lambda x: x @ weight.t(), parts)
-    for wanted in (parts[:1], [weight], [weight, *parts], [weight], parts[1:]):
-        for last in (3, 2):  # outputs
-            found, known = (
-                torch.autograd.grad(
-                    weighted(ys[:last]), wanted, retain_graph=True, allow_unused=True
-                )
-                for ys in (ours, theirs)
-            )
-            assert_close(*([g for g in gs if g is not None] for gs in (found, known)), CLOSE)
-            assert [g is None for g in found] == [g is None for g in known]
-
-
-def test_repeated_products_beside_another_use_of_the_weight():
-    weight = rand(50, 40).float().requires_grad_()
-    x = rand(80, 40).float()
-    multiply = products.SharedWeightLinear(weight, 3)
-    weighted([multiply(x), multiply(x[:9]), x[:5] @ weight.t()]).backward()
-    exact = weight.detach().double().requires_grad_()
-    weighted(
-        [x.double() @ exact.t(), x[:9].double() @ exact.t(), x[:5].double() @ exact.t()]
-    ).backward()
-    assert_close([weight.grad], [exact.grad.float()], CLOSE)
-    before = weight.grad.clone()
-    weighted([products.SharedWeightLinear(weight, 3)(x)]).backward()  # added to what is there
-    assert (weight.grad - before).norm() > 1
-
-
-def test_repeated_products_have_second_derivatives():
-    x, weight = rand(3, 4).requires_grad_(), rand(5, 4).requires_grad_()
-
-    def twice(x, weight):
-        multiply = products.SharedWeightLinear(weight, 3)
-        return multiply(x.sin()) * multiply(x)
-
-    assert torch.autograd.gradgradcheck(twice, (x, weight))
-
-
-def test_repeated_products_with_a_fixed_weight():
-    x, weight = rand(80, 40).float().requires_grad_(), rand(50, 40).float()
-    products.SharedWeightLinear(weight, 3)(x).sum().backward()
-    assert_close([x.grad], [weight.sum(0).expand(80, 40)], CLOSE)
-    with torch.no_grad():
-        assert_close([products.SharedWeightLinear(weight, 3)(x)], [x @ weight.t()], CLOSE)
-
-
-def test_repeated_products_notice_a_changed_weight():
-    weight = rand(50, 40).float().requires_grad_()
-    y = products.SharedWeightLinear(weight, 3)(rand(80, 40).float().requires_grad_())
-    with torch.no_grad():
-        weight.mul_(2)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        y.sum().backward()
-
-
-def test_repeated_products_free_what_they_kept():
-    """At once, not when Python looks for cycles."""
-    gc.disable()
-    try:
-        weight = rand(50, 40).float().requires_grad_()
-        multiply = products.SharedWeightLinear(weight, 3)
-        shared = weakref.ref(multiply._shared)
-        y = multiply(multiply(rand(80, 40).float())[:, :40])
-        assert shared() is not None
-        del multiply
-        y.sum().backward()
-        del y
-        assert shared() is None
-    finally:
-        gc.enable()
-
-
-def test_repeated_products_elsewhere_are_torchs():
-    x, weight = rand(80, 40).bfloat16(), rand(50, 40).bfloat16()
-    assert torch.equal(
-        products.SharedWeightLinear(weight, 3)(x), torch.nn.functional.linear(x, weight)
-    )
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert products.SharedWeightLinear(weight.float(), 3)(x.float()).dtype == torch.bfloat16
 
 
 @pytest.mark.sampled(1)
