@@ -132,6 +132,8 @@ def run_reference(d: DecoderInputs) -> tuple[Tensor, Tensor]:
         feed = out if d.drop_out is None else out * d.drop_out[t]
         outputs.append(feed)
         alphas.append(alpha)
+    if not outputs:  # no target word
+        return feed.new_empty(0, *feed.shape), feed.new_empty(0, *d.keys.shape[:2])
     return torch.stack(outputs), torch.stack(alphas)
 
 

@@ -120,6 +120,15 @@ def assert_same(fused, decode, named, loss=weighted, tolerance=DOUBLE):
 
 
 @every_family
+@pytest.mark.parametrize("engine", recurrence.installed())
+def test_no_target_word(engine, case):
+    decode, _ = make(case, 2, steps=0)
+    out, alpha = decoding.run(engine, decode)
+    assert out.shape == (0, B, H)
+    assert alpha.shape == (0, B, S)
+
+
+@every_family
 def test_tensors_that_are_no_plain_memory(fused, case):
     """Traced, batched and fake ones go through PyTorch operations, as in the reference."""
     decode, _ = make(case, 2)
