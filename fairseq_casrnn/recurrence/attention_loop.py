@@ -7,14 +7,13 @@ is computed here: products with the embeddings before the loop, gradients of wei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from ..cells.base import Cell
 from .attention import (
@@ -93,14 +92,30 @@ class Buffers:
             "params": self.params[k],
         }
 
-    def pack(self) -> tuple[list[Maybe], TreeSpec]:
-        """All tensors in one list, and their structure; see :meth:`unpack`."""
-        return tree_flatten({name: v for name, v in vars(self).items() if name != "cells"})
+    def pack(self) -> tuple[list[Maybe], dict[str, Any]]:
+        """All tensors in one list, as autograd saves them, and the index of each attribute's."""
+        tensors: list[Maybe] = []
+
+        def add(tensor: Maybe) -> int:
+            tensors.append(tensor)
+            return len(tensors) - 1
+
+        places = {name: nested(add, v) for name, v in vars(self).items() if name != "cells"}
+        return tensors, places
 
     @classmethod
-    def unpack(cls, cells: list[Cell], tensors: Iterable[Maybe], structure: TreeSpec) -> Buffers:
+    def unpack(cls, cells: list[Cell], tensors: Sequence[Maybe], places: dict[str, Any]) -> Buffers:
         """The inverse of :meth:`pack`."""
-        return cls(cells=cells, **tree_unflatten(tensors, structure))
+        return cls(
+            cells=cells, **{name: nested(tensors.__getitem__, v) for name, v in places.items()}
+        )
+
+
+def nested(function: Callable[[Any], Any], value: Any) -> Any:
+    """``function`` of ``value`` or, if it is a list or tuple, of everything in it."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(nested(function, part) for part in value)
+    return function(value)
 
 
 @dataclass
@@ -252,7 +267,7 @@ class _Decode(torch.autograd.Function):
         layers = unflatten_layers(cells, given[count:])
         b = allocate(layers, constants, Inputs(*given[:count]))
         loops.forward(b, True)
-        tensors, ctx.structure = b.pack()
+        tensors, ctx.places = b.pack()
         ctx.loops, ctx.cells = loops, cells
         ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
@@ -265,7 +280,7 @@ class _Decode(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         engine = ctx.loops.engine
         check_backward(engine, grad_out, grad_alpha)
-        b = Buffers.unpack(ctx.cells, ctx.saved_tensors, ctx.structure)
+        b = Buffers.unpack(ctx.cells, ctx.saved_tensors, ctx.places)
         if retain_graph_requested():
             b.gates = [g.clone() for g in b.gates]
             b.candidates = [None if i is None else i.clone() for i in b.candidates]
