@@ -12,7 +12,7 @@ from fairseq_casrnn.layers import RecurrentStack
 from fairseq_casrnn.models import compiling
 from fairseq_casrnn.patches.install import patches_of
 from fairseq_casrnn.recurrence import engines
-from fairseq_casrnn.recurrence.triton import compiling as triton_compiling
+from fairseq_casrnn.recurrence.triton import launching as triton_launching
 from fairseq_casrnn.recurrence.triton import plan as triton_plan
 
 from .common import random_model, source, target
@@ -29,7 +29,7 @@ def two_processors(monkeypatch):
     monkeypatch.setattr(triton_plan, "H200", (2, triton_plan.H200[1]))
     for cache in caches:
         cache.cache_clear()
-    monkeypatch.setattr(triton_compiling, "begun", {})
+    monkeypatch.setattr(triton_launching, "begun", {})
     yield
     for cache in caches:
         cache.cache_clear()
@@ -85,7 +85,7 @@ def test_nothing_is_compiled_later(name, compiled_only, two_processors, monkeypa
 
 
 def test_a_launch_waits_for_the_thread_that_compiles(monkeypatch):
-    monkeypatch.setattr(triton_compiling, "begun", {})
+    monkeypatch.setattr(triton_launching, "begun", {})
     compiled, may_end, waiting = [], threading.Event(), threading.Event()
 
     def warmup(**_):
@@ -97,25 +97,25 @@ def test_a_launch_waits_for_the_thread_that_compiles(monkeypatch):
     other = SimpleNamespace(__name__="other", warmup=None)
 
     def ahead():
-        with triton_compiling.compiling_only("kernel"):
-            assert not triton_compiling.may_launch(other, (1, 1), {"size": 4})
-            assert not triton_compiling.may_launch(kernel, (1, 1), {"size": 4})
-            assert not triton_compiling.may_launch(kernel, (1, 1), {"size": 4})
+        with triton_launching.compiling_only("kernel"):
+            assert not triton_launching.may_launch(other, (1, 1), {"size": 4})
+            assert not triton_launching.may_launch(kernel, (1, 1), {"size": 4})
+            assert not triton_launching.may_launch(kernel, (1, 1), {"size": 4})
 
     thread = threading.Thread(target=ahead)
     thread.start()
     assert waiting.wait(60)
-    assert triton_compiling.may_launch(kernel, (1, 1), {"size": 5})  # of another model
+    assert triton_launching.may_launch(kernel, (1, 1), {"size": 5})  # of another model
     assert not compiled
     threading.Timer(0.2, may_end.set).start()
-    assert triton_compiling.may_launch(kernel, (1, 1), {"size": 4})
+    assert triton_launching.may_launch(kernel, (1, 1), {"size": 4})
     assert compiled == ["kernel"]
     thread.join()
-    assert not triton_compiling._unfinished
+    assert not triton_launching._unfinished
 
 
 def test_what_cannot_be_compiled_is_left_to_the_launch(monkeypatch):
-    monkeypatch.setattr(triton_compiling, "begun", {})
+    monkeypatch.setattr(triton_launching, "begun", {})
     pytest.importorskip("triton")
     from fairseq_casrnn.recurrence.triton import ahead as triton_ahead
 
@@ -123,10 +123,10 @@ def test_what_cannot_be_compiled_is_left_to_the_launch(monkeypatch):
         raise RuntimeError("no")
 
     kernel = SimpleNamespace(__name__="kernel", warmup=fail)
-    job = lambda: triton_compiling.may_launch(kernel, (1, 1), {})  # noqa: E731
+    job = lambda: triton_launching.may_launch(kernel, (1, 1), {})  # noqa: E731
     triton_ahead.run(triton_ahead.Job("kernel", job, 1), torch.device("cpu"))
-    assert not triton_compiling._unfinished
-    assert triton_compiling.may_launch(kernel, (1, 1), {})
+    assert not triton_launching._unfinished
+    assert triton_launching.may_launch(kernel, (1, 1), {})
 
 
 @pytest.mark.parametrize(("rows", "order"), [(64, "low loss high"), (250, "high loss low")])
@@ -151,7 +151,7 @@ def test_the_kernels_of_the_loss(compiled_only, monkeypatch):  # noqa: F811
     from fairseq_casrnn.recurrence.inputs import LossSpec
     from fairseq_casrnn.recurrence.triton import ahead as triton_ahead
 
-    monkeypatch.setattr(triton_compiling, "begun", {})
+    monkeypatch.setattr(triton_launching, "begun", {})
     model = model_of(FAMILIES[0])
     monkeypatch.setattr(compiling, "uses_triton", lambda stack: True)
     monkeypatch.setattr(engines, "interpreting", lambda: True)

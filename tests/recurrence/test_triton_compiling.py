@@ -15,7 +15,6 @@ from fairseq_casrnn import recurrence
 from fairseq_casrnn.layers import SentenceStateLSTM
 from fairseq_casrnn.recurrence.cross_entropy import cross_entropy
 from fairseq_casrnn.recurrence.inputs import LossSpec
-from fairseq_casrnn.recurrence.triton import compiling as triton_compiling
 from fairseq_casrnn.recurrence.triton import host as triton_host
 from fairseq_casrnn.recurrence.triton import plan as triton_plan
 from fairseq_casrnn.recurrence.triton import support as triton_support
@@ -228,12 +227,12 @@ def test_compiling_is_announced_once(compiled_only, messages, monkeypatch, tmp_p
     knobs = importlib.import_module("triton").knobs
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     others = []
-    listener = functools.partial(triton_compiling.compiled, lambda **given: others.append(given))
+    listener = functools.partial(triton_host.compiled, lambda **given: others.append(given))
     monkeypatch.setattr(knobs.compilation, "listener", listener)
     cell, tensors = layer_of(FAMILIES[0], 2, 3, 5, torch.float32)
     counts = []
     for _ in range(2):
-        triton_compiling.announce.cache_clear()
+        triton_host.announce.cache_clear()
         kernels = triton_host.kernels("sequences")
         for function in (kernels.forward_sequence, kernels.backward_sequence):
             function.device_caches.clear()

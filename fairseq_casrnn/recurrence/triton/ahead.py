@@ -21,10 +21,10 @@ from torch import Tensor
 from ...cells.base import Cell
 from ..attention import DecoderInputs, DecoderLayer
 from ..inputs import LoopTensors, accumulation_dtype
-from .compiling import compiling_only
 from .decoder import run_forward
 from .decoder_loop import backward as backward_decoder
 from .decoder_loop import dense, gather_weights
+from .launching import compiling_only
 from .layer_loop import backward, forward
 from .plan import HEIGHTS, chip
 

@@ -22,9 +22,8 @@ from torch import Tensor
 from ..cross_entropy import refuse_second_derivatives
 from ..eager import retain_graph_requested, without_autocast
 from ..inputs import LossSpec, cast
-from .compiling import may_launch
 from .host import on_its_device
-from .launching import run
+from .launching import may_launch, run
 
 KEPT = 2**30
 """Up to this size in bytes, logits are kept for the backward."""

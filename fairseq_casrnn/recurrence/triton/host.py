@@ -1,9 +1,10 @@
-"""What the modules that launch kernels share: loading, placing and passing tensors."""
+"""What the modules that launch kernels share: loading kernels, placing and passing tensors."""
 
 from __future__ import annotations
 
 import functools
 import importlib
+import logging
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
@@ -11,8 +12,10 @@ import torch
 from torch import Tensor
 
 from ..inputs import MaybeTensor
-from . import compiling
 from .plan import GIVEN
+
+logger = logging.getLogger(__name__)
+PACKAGE = __name__.partition(".")[0]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -21,8 +24,38 @@ R = TypeVar("R")
 @functools.cache
 def kernels(kind: str) -> Any:
     """The module ``kernels.kind``; importing it needs Triton and takes a second."""
-    compiling.listen()
+    listen()
     return importlib.import_module(f"{__package__}.kernels.{kind}")
+
+
+@functools.cache
+def listen() -> None:
+    """Have Triton report what it compiles; an existing listener is kept."""
+    import triton
+
+    compilation = triton.knobs.compilation
+    compilation.listener = functools.partial(compiled, compilation.listener)
+
+
+def compiled(other: Any, *, src: Any, cache_hit: bool, **details: Any) -> None:
+    """Triton calls this after it has compiled a kernel, or read it from its cache on disk."""
+    if other is not None:
+        other(src=src, cache_hit=cache_hit, **details)
+    module = getattr(getattr(src, "fn", None), "module", "")
+    if not cache_hit and module.partition(".")[0] == PACKAGE:
+        announce()
+
+
+@functools.cache
+def announce() -> None:
+    """Log, once, why the first steps are slow."""
+    import triton
+
+    logger.info(
+        "engine 'triton' compiles kernels, a second or two each, once on this machine (they are "
+        "kept in %s); 'casrnn warm-up' does it ahead of a training",
+        triton.knobs.cache.dir,
+    )
 
 
 def product(a: Tensor, b: Tensor, out: Tensor) -> Tensor:

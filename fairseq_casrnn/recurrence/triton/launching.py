@@ -1,15 +1,20 @@
-"""Launching Triton's kernels with little work on the host.
+"""Launching Triton's kernels: with little work on the host, and not while they are compiled.
 
 ``kernel[grid](…)`` examines every argument to find the compiled kernel. For the forty arguments of
 the kernels here that takes longer than a small kernel runs. :func:`run` keeps compiled kernels by
 what they depend on, and launches them directly. A training step of two layers, four launches, takes
 751 instead of 860 µs on the host (AMD EPYC, with launches that do nothing).
+
+Threads of :mod:`.ahead` compile a kernel instead of launching it, in :func:`compiling_only`; a
+launch of that kernel in another thread waits, in :func:`may_launch`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -83,3 +88,61 @@ def run(kernel: Any, grid: tuple[int, ...], /, **arguments: Any) -> None:
 def current_device() -> int:
     """The current GPU's number, or -1."""
     return torch.cuda.current_device() if torch.cuda.is_initialized() else -1
+
+
+class _Thread(threading.local):
+    kernel: str | None = None  # the one kernel that this thread compiles; it launches none
+
+
+_thread = _Thread()
+_lock = threading.Lock()
+begun: dict[tuple[str, ...], threading.Event] = {}
+"""Kernels that threads compile or have compiled; the event is set when one is done."""
+_unfinished: list[tuple[str, ...]] = []
+
+
+@contextlib.contextmanager
+def compiling_only(kernel: str) -> Iterator[None]:
+    """This thread launches no kernels meanwhile; that of this name is compiled instead."""
+    _thread.kernel = kernel
+    try:
+        yield
+    finally:
+        _thread.kernel = None
+
+
+def may_launch(kernel: Any, grid: tuple[int, ...], arguments: dict[str, Any]) -> bool:
+    """Whether to launch a kernel: not in :func:`compiling_only`, where this compiles it.
+
+    Waits if another thread is compiling that kernel.
+    """
+    if _thread.kernel is None:
+        if _unfinished and (event := begun.get(_key(kernel, arguments))):
+            event.wait()
+        return True
+    if kernel.__name__ == _thread.kernel:
+        _compile_once(kernel, grid, arguments)
+    return False
+
+
+def _compile_once(kernel: Any, grid: tuple[int, ...], arguments: dict[str, Any]) -> None:
+    key, event = _key(kernel, arguments), threading.Event()
+    with _lock:
+        if key in begun:
+            return
+        begun[key] = event
+        _unfinished.append(key)
+    try:
+        made = kernel.warmup(grid=grid, **arguments)
+        if torch.cuda.is_initialized() and made is not None:
+            _ = made.run  # loads it; before Triton 3.7, this compiles a launcher in C for a second
+    finally:
+        with _lock:
+            _unfinished.remove(key)
+        event.set()
+
+
+def _key(kernel: Any, arguments: dict[str, Any]) -> tuple[str, ...]:
+    """What distinguishes a model's kernels from each other."""
+    names = "cell0", "cell", "size", "ROWS", "FACTOR", "PRECISION", "V"
+    return kernel.__name__, *(str(arguments.get(name)) for name in names)

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from ...cells.base import Cell
-from .compiling import may_launch
-from .launching import run
+from .launching import may_launch, run
 
 HEIGHTS = 16, 32
 """Rows of a tile: the first spreads a batch over the GPU; the second if not all tiles fit then."""
