@@ -149,7 +149,7 @@ def _recording_run_layer(stack, traces: list[LayerTrace]):
     import torch.nn.functional as F
 
     from fairseq_casrnn.recurrence import eager
-    from fairseq_casrnn.recurrence.inputs import HardRouting
+    from fairseq_casrnn.recurrence.mixture import HardRouting
     from fairseq_casrnn.recurrence.reference import gather_last
 
     @torch.no_grad()
@@ -181,7 +181,7 @@ def _routing(stack, k: int, suffix: str, x, mixture):
     """``weights`` and ``cells`` of a :class:`LayerTrace`, given the mixture weights (T, B, S)."""
     import torch.nn.functional as F
 
-    from fairseq_casrnn.recurrence.attention import mix
+    from fairseq_casrnn.recurrence.mixture import mix
 
     if mixture is None:
         return None, None

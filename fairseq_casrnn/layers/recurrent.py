@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from ..cells.cas_lstm import CASOptions
 from ..cells.second_order_lstm import SecondOrderOptions
 from ..errors import UserError
-from ..recurrence import HardRouting
-from ..recurrence.attention import mix
+from ..recurrence.mixture import HardRouting, mix
 from . import convert
 from .stack import RecurrentStack, TorchOptions
 

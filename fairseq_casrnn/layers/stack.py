@@ -16,7 +16,8 @@ from .. import recurrence
 from ..cells import family, make_cells
 from ..cells.base import at_least_one
 from ..errors import UserError
-from ..recurrence.inputs import HardRouting, LayerOutputs
+from ..recurrence.inputs import LayerOutputs
+from ..recurrence.mixture import HardRouting
 from ..recurrence.ragged import padding_mask
 from .dropout import dropout, dropout_probability, locked_dropout
 from .sequences import (

@@ -9,8 +9,9 @@ states in float32.
 from . import engines  # noqa: F401 (registers the engines)
 from .base import Engine
 from .choice import ENGINES, choose, default, installed
-from .inputs import HardRouting, InputProduct
+from .inputs import InputProduct
 from .layer import one_step, run
+from .mixture import HardRouting
 
 __all__ = [
     "ENGINES",

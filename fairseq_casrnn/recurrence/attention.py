@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..cells.base import Cell
-from .inputs import HardRouting, accumulation_dtype
+from .mixture import mix
 
 
 @dataclass
@@ -154,26 +154,3 @@ def attend(
     alpha = torch.softmax(scores, dim=-1)
     context = torch.bmm(alpha.unsqueeze(1), values).squeeze(1)
     return torch.tanh(context + F.linear(h, weight_out)), alpha
-
-
-def mix(scores: Tensor, temperature: Tensor | None) -> Tensor:
-    """Mixture weights ``(*, S)`` of scores ``(*, S)``.
-
-    They are a softmax at ``temperature``, a scalar, or one-hot where it is None.
-    """
-    if temperature is None:
-        return HardRouting(scores.argmax(-1), scores.size(-1)).weights(scores.dtype)
-    # In half precision, a score divided by a low temperature overflows.
-    wide = accumulation_dtype(scores.dtype)
-    return torch.softmax(scores.to(wide) / temperature.to(wide), dim=-1).to(scores.dtype)
-
-
-def unmix(d_alpha: Tensor, alpha: Tensor, temperature: Tensor | None) -> Tensor:
-    """Backward of :func:`mix`: the scores' gradient ``(*, S)`` from the weights'.
-
-    Hard routing has none: it is zero.
-    """
-    if temperature is None:
-        return torch.zeros_like(alpha)
-    total = (d_alpha * alpha).sum(-1, keepdim=True)
-    return alpha * (d_alpha - total) / temperature.to(alpha.dtype)

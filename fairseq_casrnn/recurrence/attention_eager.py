@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .attention import mix, unmix
 from .attention_loop import Buffers, Grads, Loops
 from .eager import add_recurrent_
+from .mixture import mix, unmix
 from .reference import at_step
 
 

@@ -57,23 +57,6 @@ class InputProduct:
         return F.linear(self.x, self.weight, self.bias)
 
 
-@dataclass(frozen=True)
-class HardRouting:
-    """Hard routing, in place of weights: the one cell of a mixture that each input goes to.
-
-    Attributes:
-        cells: ``(T, B)`` or ``(B,)``, 0 to S-1.
-        count: S.
-    """
-
-    cells: Tensor
-    count: int
-
-    def weights(self, dtype: torch.dtype) -> Tensor:
-        """1 for the chosen cell and 0 for the others, ``(…, S)``."""
-        return F.one_hot(self.cells, self.count).to(dtype)
-
-
 class LayerInputs(NamedTuple):
     """The arguments of :func:`fairseq_casrnn.recurrence.run`, as engines take them.
 

@@ -11,7 +11,6 @@ from torch import Tensor
 from ..cells.base import Cell
 from .choice import by_name, choose
 from .inputs import (
-    HardRouting,
     InputProduct,
     LayerInputs,
     LayerOutputs,
@@ -19,6 +18,7 @@ from .inputs import (
     autocast,
     cast,
 )
+from .mixture import HardRouting
 
 
 def run(

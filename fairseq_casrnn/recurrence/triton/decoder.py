@@ -15,10 +15,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...cells.base import Cell
-from ..attention import DecoderInputs, DecoderLayer, flatten_layers, unflatten_layers, unmix
+from ..attention import DecoderInputs, DecoderLayer, flatten_layers, unflatten_layers
 from ..attention_loop import Constants
 from ..eager import check_backward, retain_graph_requested, without_autocast
 from ..inputs import Maybe, accumulation_dtype, wants_gradient
+from ..mixture import unmix
 from ..reference import at_step
 from . import support
 from .decoder_loop import Grads, Saved, Weights, backward, dense, forward, gather_weights
