@@ -13,8 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from ..cells.base import at_least_one
 from ..recurrence import choose
 from ..recurrence.products import linear
-from ..recurrence.sentence_state import WordOps
-from ..recurrence.sentence_state_weights import SLSTMOptions, SLSTMParameters
+from ..recurrence.sentence_state import SLSTMOptions, SLSTMParameters, WordOps
 from ..recurrence.shared_weight import SharedWeightLinear
 from .sequences import (
     Lengths,

@@ -10,8 +10,7 @@ if TYPE_CHECKING:  # an engine does not import what a layer alone does not need
     from .attention import DecoderInputs, DecoderSteps
     from .inputs import LayerInputs, LayerOutputs, LossSpec
     from .next_words import NextWords
-    from .sentence_state import WordOps
-    from .sentence_state_weights import SLSTMOptions, SLSTMParameters
+    from .sentence_state import SLSTMOptions, SLSTMParameters, WordOps
 
 
 class Engine:

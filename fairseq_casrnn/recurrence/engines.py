@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from .attention import DecoderInputs, DecoderSteps
     from .attention_loop import Loops
     from .next_words import NextWords
-    from .sentence_state import WordOps
-    from .sentence_state_weights import SLSTMOptions, SLSTMParameters
+    from .sentence_state import SLSTMOptions, SLSTMParameters, WordOps
 
 UNREADABLE = "tensors are traced, fake, batched or of a subclass"
 NO_SEQUENCE = "a batch without sequences"

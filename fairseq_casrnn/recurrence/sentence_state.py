@@ -1,13 +1,14 @@
-"""The elementwise part of a sentence-state LSTM's step, in PyTorch and in C++ operations.
+"""A sentence-state LSTM for engines: its parameters, and the elementwise part of a step.
 
-PyTorch operations make a dozen passes over the gates of all words, forward and backward, padding
-included; the compiled extension makes one each, over real words only. Shapes and names are those of
-:class:`fairseq_casrnn.layers.SentenceStateLSTM`.
+The latter is in PyTorch and in C++ operations. PyTorch's make a dozen passes over the gates of all
+words, forward and backward, padding included; the compiled extension makes one each, over real
+words only. Shapes and names are those of :class:`fairseq_casrnn.layers.SentenceStateLSTM`.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +17,58 @@ from torch import Tensor
 from . import eager
 from .cpp import OPS, dense
 from .ragged import Layout, PackedLayout, PaddedLayout, padding_mask
+
+ALIGNMENT = 8
+"""The stride of ξ's rows on a GPU is a multiple of this: 16 bytes in half precision."""
+
+
+class SLSTMParameters(NamedTuple):
+    """The layer's parameters; the last four are None without sentence nodes."""
+
+    weight_ih: Tensor
+    bias: Tensor
+    weight_hh: Tensor
+    h0: Tensor
+    weight_gh: Tensor | None
+    weight_sg: Tensor | None
+    weight_sh: Tensor | None
+    bias_s: Tensor | None
+
+
+@dataclass(frozen=True)
+class SLSTMOptions:
+    """Sizes and settings of a layer.
+
+    Attributes:
+        size, window, nodes, num_steps: H, w, K and the number of steps.
+        recompute: recompute the words' gates in the backward.
+    """
+
+    size: int
+    window: int
+    nodes: int
+    num_steps: int
+    recompute: bool
+
+    @property
+    def gates(self) -> int:
+        """G: gates of a word."""
+        return 2 * self.window + self.nodes + 4
+
+    @property
+    def node_blocks(self) -> int:
+        """M: blocks that are computed once per sentence."""
+        return self.gates + 2 * self.nodes + self.nodes**2
+
+    @property
+    def columns(self) -> int:
+        """Number of values in ξ."""
+        return (2 * self.window + 1) * self.size
+
+    @property
+    def width(self) -> int:
+        """The stride of ξ's rows on a GPU."""
+        return -(-self.columns // ALIGNMENT) * ALIGNMENT
 
 
 def lengths_of(x: Tensor) -> Tensor:

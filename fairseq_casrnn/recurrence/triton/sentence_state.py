@@ -20,8 +20,9 @@ from ..cpp import dense
 from ..eager import check_backward, retain_graph_requested, without_autocast
 from ..inputs import accumulation_dtype, autocast, cast, wants_gradient
 from ..ragged import padding_mask
-from ..sentence_state_weights import SLSTMOptions, SLSTMParameters, merge_weights, split_grads
+from ..sentence_state import SLSTMOptions, SLSTMParameters
 from .host import kernels, on_its_device, product
+from .sentence_state_weights import merge_weights, split_grads
 
 TILE = 8, 32
 """Words and hidden units of a program's tile, at most."""

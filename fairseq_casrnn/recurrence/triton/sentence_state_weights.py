@@ -1,70 +1,16 @@
-"""A sentence-state LSTM's parameters, merged for the products of :mod:`.triton.sentence_state`.
+"""A sentence-state LSTM's parameters, merged for the products of :mod:`.sentence_state`.
 
 Shapes and names as in :class:`fairseq_casrnn.layers.SentenceStateLSTM`; order of blocks as in
-:mod:`.triton.kernels.sentence_state`.
+:mod:`.kernels.sentence_state`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
-from .cpp import dense
-
-ALIGNMENT = 8
-"""The stride of ξ's rows is a multiple of this: 16 bytes in half precision, for tensor cores."""
-
-
-class SLSTMParameters(NamedTuple):
-    """The layer's parameters; the last four are None without sentence nodes."""
-
-    weight_ih: Tensor
-    bias: Tensor
-    weight_hh: Tensor
-    h0: Tensor
-    weight_gh: Tensor | None
-    weight_sg: Tensor | None
-    weight_sh: Tensor | None
-    bias_s: Tensor | None
-
-
-@dataclass(frozen=True)
-class SLSTMOptions:
-    """Sizes and settings of a layer.
-
-    Attributes:
-        size, window, nodes, num_steps: H, w, K and the number of steps.
-        recompute: recompute the words' gates in the backward.
-    """
-
-    size: int
-    window: int
-    nodes: int
-    num_steps: int
-    recompute: bool
-
-    @property
-    def gates(self) -> int:
-        """G: gates of a word."""
-        return 2 * self.window + self.nodes + 4
-
-    @property
-    def node_blocks(self) -> int:
-        """M: blocks that are computed once per sentence."""
-        return self.gates + 2 * self.nodes + self.nodes**2
-
-    @property
-    def columns(self) -> int:
-        """Number of values in ξ."""
-        return (2 * self.window + 1) * self.size
-
-    @property
-    def width(self) -> int:
-        """The stride of ξ's rows."""
-        return -(-self.columns // ALIGNMENT) * ALIGNMENT
+from ..cpp import dense
+from ..sentence_state import SLSTMOptions, SLSTMParameters
 
 
 def merge_weights(
