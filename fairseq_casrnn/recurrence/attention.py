@@ -24,6 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..cells.base import Cell
+from .inputs import cast
 from .mixture import mix
 
 
@@ -38,6 +39,14 @@ class DecoderLayer:
     params: tuple[Tensor, ...] = ()
     attention: Tensor | None = None
 
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        """All of its tensors."""
+        return self.weight_ih, self.weight_hh, self.bias, self.attention, *self.params
+
+    def to(self, dtype: torch.dtype) -> DecoderLayer:
+        """The layer with all tensors in ``dtype``."""
+        return unflatten_layers([self.cell], [cast(t, dtype) for t in self.tensors()])[0]
+
 
 def without_embedding(bottom: DecoderLayer, embed_dim: int) -> DecoderLayer:
     """The bottom layer's weights without the columns that multiply the embedding."""
@@ -47,10 +56,7 @@ def without_embedding(bottom: DecoderLayer, embed_dim: int) -> DecoderLayer:
 
 def flatten_layers(layers: list[DecoderLayer]) -> list[Tensor | None]:
     """The tensors of all layers in one list, for ``autograd.Function``."""
-    tensors: list[Tensor | None] = []
-    for layer in layers:
-        tensors += [layer.weight_ih, layer.weight_hh, layer.bias, layer.attention, *layer.params]
-    return tensors
+    return [tensor for layer in layers for tensor in layer.tensors()]
 
 
 def unflatten_layers(cells: list[Cell], tensors: Sequence[Any]) -> list[DecoderLayer]:
@@ -90,6 +96,20 @@ class DecoderInputs:
     drop_layers: Tensor | None = None
     drop_out: Tensor | None = None
     temperature: Tensor | None = None
+
+    def tensors(self) -> list[Tensor]:
+        """All tensors, also those of the layers."""
+        own = [t for t in vars(self).values() if torch.is_tensor(t)]
+        return own + [t for t in flatten_layers(self.layers) if t is not None]
+
+    def to(self, dtype: torch.dtype) -> DecoderInputs:
+        """The inputs with all floating-point tensors in ``dtype``, except the temperature."""
+        own: dict[str, Any] = {
+            name: value.to(dtype)
+            for name, value in vars(self).items()
+            if torch.is_tensor(value) and value.is_floating_point() and name != "temperature"
+        }
+        return replace(self, layers=[layer.to(dtype) for layer in self.layers], **own)
 
 
 class DecoderSteps(Protocol):

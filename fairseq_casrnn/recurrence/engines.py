@@ -76,14 +76,12 @@ class Eager(Engine):
 
     def supports_decode(self, d: DecoderInputs) -> str | None:
         """As :meth:`supports`, for all layers."""
-        from .decoding import all_readable
-
         for part in d.layers:
             if not part.cell.is_fused():
                 return f"{type(part.cell).__name__} has a step only"
         if d.h0.size(1) == 0:
             return NO_SEQUENCE
-        return None if all_readable(d) else UNREADABLE
+        return None if readable(*d.tensors()) else UNREADABLE
 
     def decode(self, d: DecoderInputs) -> tuple[Tensor, Tensor]:
         """For half precision the loop runs in float32, on the engine that then supports it."""
@@ -93,7 +91,7 @@ class Eager(Engine):
         wide = accumulation_dtype(dtype)
         if wide == dtype:
             return attention_loop.run(d, self.loops())
-        out, alpha = decoding.run(self.name, decoding.all_in_dtype(d, wide))
+        out, alpha = decoding.run(self.name, d.to(wide))
         return out.to(dtype), alpha.to(dtype)
 
     def loops(self) -> Loops:
@@ -262,12 +260,11 @@ class Triton(Engine):
         return failures.attempt(lambda: triton_layer.run(inputs), otherwise)
 
     def supports_decode(self, d: DecoderInputs) -> str | None:
-        from .decoding import all_readable
         from .triton import decoder
 
         if d.h0.size(1) == 0:
             return NO_SEQUENCE
-        if not all_readable(d):
+        if not readable(*d.tensors()):
             return UNREADABLE
         return decoder.why_not(d)
 

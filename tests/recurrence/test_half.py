@@ -102,8 +102,7 @@ def test_decoder_beside_single_precision(case):
     c0 = rand(2, 3, 4, seed=1, dtype=torch.bfloat16) if stack.has_cell else None
     weight = rand(4, 4, dtype=torch.bfloat16)
     d = DecoderInputs(layers, c0=c0, mask=None, weight_out=weight, **inputs)
-    wide = decoding.in_dtype(d, torch.float32)
-    wide.layers = [decoding.layer_in_dtype(layer, torch.float32) for layer in layers]
+    wide = d.to(torch.float32)
     for engine in ("eager", None):
         ours = decoding.run(engine, d)
         assert all(t.dtype == torch.bfloat16 for t in ours)
