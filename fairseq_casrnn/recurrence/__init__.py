@@ -1,6 +1,18 @@
 """Running a cell over time: one function, several engines.
 
-:mod:`.base` says what an engine is, :mod:`.engines` has all of them, :mod:`.choice` chooses one.
+===========================================  ==================================================
+:mod:`.layer`                                :func:`run` and :func:`one_step`, for a layer
+:mod:`.inputs`, :mod:`.mixture`              what a layer passes to an engine
+:mod:`.base`, :mod:`.engines`                what an engine is, and all of them
+:mod:`.choice`                               which engine runs
+:mod:`.reference`, :mod:`.eager`,            the engines' loops over time
+:mod:`.cpp`, :mod:`.triton`
+:mod:`.ragged`, :mod:`.memory`               padding; tensors that compiled code may read
+:mod:`.decoding`, ``.attention*``            the loop of the decoder with attention
+:mod:`.sentence_state`                       steps of the sentence-state LSTM
+:mod:`.products`, :mod:`.shared_weight`      linear maps in C++
+:mod:`.cross_entropy`, :mod:`.next_words`    loss and beam search without a table of logits
+===========================================  ==================================================
 
 For weights in float16 or bfloat16, all engines but ``reference`` keep pre-activations and cell
 states in float32.

@@ -24,7 +24,7 @@ from .attention import (
     without_embedding,
 )
 from .eager import check_backward, retain_graph_requested, without_autocast
-from .inputs import Maybe, wants_gradient
+from .inputs import wants_gradient
 from .products import linear
 from .reference import at_step
 
@@ -50,27 +50,27 @@ class Buffers:
 
     keys: Tensor
     values: Tensor
-    mask: Maybe
+    mask: Tensor | None
     weight_out: Tensor
-    drop_layers: Maybe
-    drop_out: Maybe
-    temperature: Maybe
+    drop_layers: Tensor | None
+    drop_out: Tensor | None
+    temperature: Tensor | None
     hs: Tensor
-    cs: Maybe
+    cs: Tensor | None
     feeds: Tensor
     outs: Tensor
     alphas: Tensor
-    ups: Maybe
+    ups: Tensor | None
     cells: list[Cell]
     weight_ih: list[Tensor]
     weight_hh: list[Tensor]
     bias: list[Tensor]
-    attention: list[Maybe]
+    attention: list[Tensor | None]
     gates: list[Tensor]
-    candidates: list[Maybe]
-    mixes: list[Maybe]
+    candidates: list[Tensor | None]
+    mixes: list[Tensor | None]
     params: list[tuple[Tensor, ...]]
-    rows: list[Maybe] = field(default_factory=list)
+    rows: list[Tensor | None] = field(default_factory=list)
 
     def x(self, k: int) -> Tensor:
         """What layer k reads at each step, ``(T, B, H)``: the bottom one the attention outputs."""
@@ -78,7 +78,7 @@ class Buffers:
             return self.feeds[:-1]
         return self.hs[k - 1, 1:] if self.ups is None else self.ups[k - 1]
 
-    def states(self, k: int, t: int) -> tuple[Maybe, Maybe]:
+    def states(self, k: int, t: int) -> tuple[Tensor | None, Tensor | None]:
         """``c_prev, c`` of layer k at step t; None without cells."""
         return (None, None) if self.cs is None else (self.cs[k, t], self.cs[k, t + 1])
 
@@ -92,11 +92,11 @@ class Buffers:
             "params": self.params[k],
         }
 
-    def pack(self) -> tuple[list[Maybe], dict[str, Any]]:
+    def pack(self) -> tuple[list[Tensor | None], dict[str, Any]]:
         """All tensors in one list, as autograd saves them, and the index of each attribute's."""
-        tensors: list[Maybe] = []
+        tensors: list[Tensor | None] = []
 
-        def add(tensor: Maybe) -> int:
+        def add(tensor: Tensor | None) -> int:
             tensors.append(tensor)
             return len(tensors) - 1
 
@@ -104,7 +104,9 @@ class Buffers:
         return tensors, places
 
     @classmethod
-    def unpack(cls, cells: list[Cell], tensors: Sequence[Maybe], places: dict[str, Any]) -> Buffers:
+    def unpack(
+        cls, cells: list[Cell], tensors: Sequence[Tensor | None], places: dict[str, Any]
+    ) -> Buffers:
         """The inverse of :meth:`pack`."""
         return cls(
             cells=cells, **{name: nested(tensors.__getitem__, v) for name, v in places.items()}
@@ -132,14 +134,14 @@ class Grads:
         params: by layer, as ``Buffers.params``.
     """
 
-    out: Maybe
-    alpha: Maybe
+    out: Tensor | None
+    alpha: Tensor | None
     dh: Tensor
-    dc: Maybe
+    dc: Tensor | None
     d_pre: Tensor
     d_scores: Tensor
-    mixes: list[Maybe]
-    bias: list[Maybe]
+    mixes: list[Tensor | None]
+    bias: list[Tensor | None]
     params: list[tuple[Tensor, ...]]
 
 
@@ -179,10 +181,10 @@ def run(d: DecoderInputs, loops: Loops) -> tuple[Tensor, Tensor]:
 class Constants(NamedTuple):
     """Inputs of the loop that have no gradient; see :class:`.attention.DecoderInputs`."""
 
-    mask: Maybe
-    drop_layers: Maybe
-    drop_out: Maybe
-    temperature: Maybe
+    mask: Tensor | None
+    drop_layers: Tensor | None
+    drop_out: Tensor | None
+    temperature: Tensor | None
 
 
 class Inputs(NamedTuple):
@@ -196,9 +198,9 @@ class Inputs(NamedTuple):
     """
 
     gx: Tensor
-    routed: Maybe
+    routed: Tensor | None
     h0: Tensor
-    c0: Maybe
+    c0: Tensor | None
     keys: Tensor
     values: Tensor
     weight_out: Tensor
@@ -297,7 +299,7 @@ class _Decode(torch.autograd.Function):
             params=[tuple(torch.zeros_like(p) for p in params) for params in b.params],
         )
         ctx.loops.backward(b, g)
-        d_tensors: list[Maybe] = []
+        d_tensors: list[Tensor | None] = []
         for k in range(len(b.cells)):
             x = b.x(k)
             d_w, d_u = weight_grads(
@@ -323,7 +325,7 @@ def time_product(a: Tensor, b: Tensor, engine: str) -> Tensor:
 
 
 def weight_grads(
-    cell: Cell, d_gates: Tensor, candidate: Maybe, x: Tensor, h_prev: Tensor, engine: str
+    cell: Cell, d_gates: Tensor, candidate: Tensor | None, x: Tensor, h_prev: Tensor, engine: str
 ) -> tuple[Tensor, Tensor]:
     """Gradients of weight_ih and weight_hh from those of the pre-activations, one product each."""
     split = (cell.hh_blocks - cell.num_separate_gates) * h_prev.size(-1)

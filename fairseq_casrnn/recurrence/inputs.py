@@ -15,8 +15,6 @@ from ..cells.base import Cell
 MaybeTensor = TypeVar("MaybeTensor", Tensor, Tensor | None)
 """A function given a tensor returns a tensor; given one or None, it returns one or None."""
 
-Maybe: TypeAlias = Tensor | None
-
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
     """The dtype of pre-activations and cell states, given that of inputs and weights."""

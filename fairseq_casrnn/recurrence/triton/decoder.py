@@ -18,7 +18,7 @@ from ...cells.base import Cell
 from ..attention import DecoderInputs, DecoderLayer, flatten_layers, unflatten_layers
 from ..attention_loop import Constants
 from ..eager import check_backward, retain_graph_requested, without_autocast
-from ..inputs import Maybe, accumulation_dtype, wants_gradient
+from ..inputs import accumulation_dtype, wants_gradient
 from ..mixture import unmix
 from ..reference import at_step
 from . import support
@@ -91,7 +91,9 @@ class _Decode(torch.autograd.Function):
 
     @staticmethod
     @without_autocast
-    def backward(ctx: Any, grad_out: Maybe, grad_alphas: Maybe) -> tuple[Maybe, ...]:
+    def backward(
+        ctx: Any, grad_out: Tensor | None, grad_alphas: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
         check_backward("triton", grad_out, grad_alphas)
         # Once: under torch.utils.checkpoint, ctx.saved_tensors cannot be read again.
         tensors, count = ctx.saved_tensors, len(Saved._fields)
@@ -103,8 +105,8 @@ class _Decode(torch.autograd.Function):
 
 
 def run_backward(
-    d: DecoderInputs, saved: Saved, grad_out: Maybe, grad_alphas: Maybe
-) -> list[Maybe]:
+    d: DecoderInputs, saved: Saved, grad_out: Tensor | None, grad_alphas: Tensor | None
+) -> list[Tensor | None]:
     """Gradients of embedded, h0, c0, keys, values, weight_out and the layers' parameters."""
     layers, dtype = d.layers, d.h0.dtype
     weights, names = gather_weights(layers, d.embedded.size(-1))
@@ -161,7 +163,7 @@ class LayerGrads(NamedTuple):
 
     gates: Tensor
     products: Tensor
-    scores: Maybe
+    scores: Tensor | None
     h0: Tensor
 
 
@@ -183,7 +185,7 @@ def layer_grads(
     return LayerGrads(d_gates.flatten(0, 1), d_products.flatten(0, 1)[:, :width], d_scores, d_h0)
 
 
-def embedded_grad(d: DecoderInputs, d_gates: Tensor, d_scores: Maybe) -> Tensor:
+def embedded_grad(d: DecoderInputs, d_gates: Tensor, d_scores: Tensor | None) -> Tensor:
     """The gradient of the embeddings, given those of the bottom layer."""
     bottom, size = d.layers[0], d.embedded.size(-1)
     d_embedded = torch.mm(d_gates, bottom.weight_ih[:, :size])

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ...cells.base import Cell
 from ..attention import DecoderInputs, DecoderLayer
-from ..inputs import Maybe, accumulation_dtype
+from ..inputs import accumulation_dtype
 from .decoder_plan import Tiling, launch, tiles, tiling
 from .host import contiguous, kernels
 from .layer_loop import trained
@@ -24,18 +24,18 @@ from .plan import chip
 class Weights(NamedTuple):
     """The parameters as the kernels read them: the bottom layer's, and the others' stacked."""
 
-    w_ih0: Maybe
+    w_ih0: Tensor | None
     w_hh0: Tensor
-    rows0: Maybe
-    attention0: Maybe
-    w_ih: Maybe
-    w_hh: Maybe
-    bias: Maybe
-    rows: Maybe
-    attention: Maybe
+    rows0: Tensor | None
+    attention0: Tensor | None
+    w_ih: Tensor | None
+    w_hh: Tensor | None
+    bias: Tensor | None
+    rows: Tensor | None
+    attention: Tensor | None
 
 
-def stacked(tensors: list[Maybe]) -> Maybe:
+def stacked(tensors: list[Tensor | None]) -> Tensor | None:
     """``(N, …)``, or None if there are none."""
     present = [t for t in tensors if t is not None]
     if not present:
@@ -45,7 +45,7 @@ def stacked(tensors: list[Maybe]) -> Maybe:
     return torch.stack(present)
 
 
-def named(layer: DecoderLayer) -> tuple[str, Maybe]:
+def named(layer: DecoderLayer) -> tuple[str, Tensor | None]:
     """The kernel's name, and the rows of elementwise parameters in the dtype of sums."""
     assert layer.cell.kernel is not None  # as decoder.why_not has checked
     wide = accumulation_dtype(layer.weight_hh.dtype)
@@ -75,7 +75,7 @@ def gather_weights(layers: list[DecoderLayer], embed_dim: int) -> tuple[Weights,
     return weights, list(names)
 
 
-def shape_of(cell: Cell, rows: Maybe, number: str = "") -> dict[str, int]:
+def shape_of(cell: Cell, rows: Tensor | None, number: str = "") -> dict[str, int]:
     """The kernels' arguments that describe a layer's cell."""
     return {
         f"BLOCKS{number}": cell.ih_blocks,
@@ -101,13 +101,13 @@ class Saved(NamedTuple):
 
     hs: Tensor
     states: Tensor
-    gates0: Maybe
-    gates: Maybe
-    candidate0: Maybe
-    candidate: Maybe
-    mixture0: Maybe
-    mixture: Maybe
-    ups: Maybe
+    gates0: Tensor | None
+    gates: Tensor | None
+    candidate0: Tensor | None
+    candidate: Tensor | None
+    mixture0: Tensor | None
+    mixture: Tensor | None
+    ups: Tensor | None
     outs: Tensor
     fed: Tensor
     alphas: Tensor
@@ -152,7 +152,12 @@ def pointers(arguments: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def forward(
-    d: DecoderInputs, weights: Weights, names: list[str], gx: Tensor, routed: Maybe, keep: bool
+    d: DecoderInputs,
+    weights: Weights,
+    names: list[str],
+    gx: Tensor,
+    routed: Tensor | None,
+    keep: bool,
 ) -> Saved:
     """The forward loop; ``keep`` gates, candidate and mixture for the backward."""
     layers, (steps, batch) = d.layers, gx.shape[:2]
@@ -251,10 +256,10 @@ class Grads(NamedTuple):
     gates: Tensor
     products0: Tensor
     products: Tensor
-    rows0: Maybe
-    rows: Maybe
-    mixture0: Maybe
-    mixture: Maybe
+    rows0: Tensor | None
+    rows: Tensor | None
+    mixture0: Tensor | None
+    mixture: Tensor | None
     states: Tensor
     pre: Tensor
     scores: Tensor
@@ -266,8 +271,8 @@ def backward(
     names: list[str],
     saved: Saved,
     *,
-    grad_out: Maybe,
-    grad_alphas: Maybe,
+    grad_out: Tensor | None,
+    grad_alphas: Tensor | None,
     retain: bool,
 ) -> Grads:
     """The backward loop; ``retain`` the saved gates for another one."""
@@ -324,7 +329,7 @@ def backward(
     return grads
 
 
-def parts_like(mixture: Maybe, parts: int, temperature: Maybe) -> Maybe:
+def parts_like(mixture: Tensor | None, parts: int, temperature: Tensor | None) -> Tensor | None:
     """Buffers for each tile of units to write its part of the gradient of ``mixture`` (…, B, S)."""
     if mixture is None or temperature is None:
         return None
