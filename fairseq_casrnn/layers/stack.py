@@ -90,12 +90,12 @@ class RecurrentStack(nn.Module):
         engine: name of a recurrence engine, None for the default.
         bias, batch_first, device, dtype: see :class:`TorchOptions`.
 
-    Further attributes, to be set after construction:
-        locked_dropout: the dropout between layers drops the same features of a sequence at all
-            steps (Gal & Ghahramani 2016).
+    Attributes:
+        locked_dropout: if True, the dropout between layers drops the same features of a sequence
+            at all steps (Gal & Ghahramani 2016).
         weight_dropout: probability of dropping an element of a recurrent weight ``weight_hh`` for a
             whole forward, in training (Merity et al. 2018).
-        dropout_in_inference: keep the dropout between layers in ``eval()``.
+        dropout_in_inference: if True, dropout between layers is active in ``eval()``, too.
 
     Parameters, for layer k and suffix "" or "_reverse": ``weight_ih_l{k}``, ``weight_hh_l{k}``,
     ``bias_l{k}`` and the cell's elementwise ones.
