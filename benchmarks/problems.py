@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from fairseq_casrnn import layers
 from fairseq_casrnn.recurrence import cross_entropy as loss_engine
 from fairseq_casrnn.recurrence import decoding
-from fairseq_casrnn.recurrence.attention import DecoderInputs, DecoderLayer, run_reference
+from fairseq_casrnn.recurrence.decoder import DecoderInputs, DecoderLayer, run_reference
 
 CASES = {
     "stacked_lstm": ("stacked_lstm", {}),

@@ -13,7 +13,7 @@ namespace casrnn {
 
 // T steps, B rows, H hidden units, S source positions, R sentences; other letters as in loop.h. All
 // tensors are contiguous, unless noted, and of one dtype; missing ones are undefined. Names are
-// those of fairseq_casrnn/recurrence/attention_loop.py.
+// those of fairseq_casrnn/recurrence/decoder_loop.py.
 struct DecoderLayer {
   std::string name;        // of the kernel
   at::Tensor weight_ih_t;  // (H, G), any strides; undefined without input feeding

@@ -15,7 +15,7 @@ from ..layers import RecurrentStack
 from ..layers.dropout import dropout_mask
 from ..layers.state import State, as_state, h_and_c
 from ..recurrence import decoding
-from ..recurrence.attention import DecoderInputs, DecoderLayer, DecoderSteps, attend
+from ..recurrence.decoder import DecoderInputs, DecoderLayer, DecoderSteps, attend
 from ..recurrence.inputs import LossSpec
 from ..recurrence.products import linear
 from .dropout import Dropout
@@ -73,7 +73,7 @@ class Attention(nn.Module):
     def project(self, source: Tensor, engine: str | None = None) -> tuple[Tensor, Tensor]:
         """Keys and values ``(B, S, H)`` of a source ``(S, B, C)``, computed on ``engine``.
 
-        :mod:`..recurrence.attention` defines them.
+        :mod:`..recurrence.decoder` defines them.
         """
         source = source.transpose(0, 1).contiguous()
         keys = linear(source, self.input_proj.weight.t(), engine=engine)

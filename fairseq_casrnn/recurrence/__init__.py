@@ -8,7 +8,7 @@
 :mod:`.reference`, :mod:`.eager`,            the engines' loops over time
 :mod:`.cpp`, :mod:`.triton`
 :mod:`.ragged`, :mod:`.memory`               padding; tensors that compiled code may read
-:mod:`.decoding`, ``.attention*``            the loop of the decoder with attention
+:mod:`.decoding`, ``.decoder*``              the loop of the decoder with attention
 :mod:`.sentence_state`                       steps of the sentence-state LSTM
 :mod:`.products`, :mod:`.shared_weight`      linear maps in C++
 :mod:`.cross_entropy`, :mod:`.next_words`    loss and beam search without a table of logits

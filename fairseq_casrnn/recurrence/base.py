@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 if TYPE_CHECKING:  # an engine does not import what a layer alone does not need
-    from .attention import DecoderInputs, DecoderSteps
+    from .decoder import DecoderInputs, DecoderSteps
     from .inputs import LayerInputs, LayerOutputs, LossSpec
     from .next_words import NextWords
     from .sentence_state import SLSTMOptions, SLSTMParameters, WordOps
@@ -59,7 +59,7 @@ class Engine:
         return None
 
     def decode(self, d: DecoderInputs) -> tuple[Tensor, Tensor]:
-        """Run the decoder's loop; see :func:`.attention.run_reference`."""
+        """Run the decoder's loop; see :func:`.decoder.run_reference`."""
         raise NotImplementedError
 
     def decode_steps(

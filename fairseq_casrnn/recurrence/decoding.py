@@ -1,18 +1,18 @@
-"""The decoder loop of :mod:`.attention` on the selected engine."""
+"""The decoder loop of :mod:`.decoder` on the selected engine."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from .attention import DecoderInputs, DecoderSteps
 from .choice import by_name, choose
+from .decoder import DecoderInputs, DecoderSteps
 from .inputs import autocast
 from .memory import readable
 
 
 def run(engine: str | None, d: DecoderInputs) -> tuple[Tensor, Tensor]:
-    """:func:`.attention.run_reference`, on the engine of that name (None: the default)."""
+    """:func:`.decoder.run_reference`, on the engine of that name (None: the default)."""
     device = d.h0.device.type
     if autocast(device):  # the recurrence has the parameters' precision
         with torch.autocast(device, enabled=False):

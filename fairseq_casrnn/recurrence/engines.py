@@ -35,8 +35,8 @@ from .triton import layer as triton_layer
 from .triton.plan import RefusedError, interpreting
 
 if TYPE_CHECKING:
-    from .attention import DecoderInputs, DecoderSteps
-    from .attention_loop import Loops
+    from .decoder import DecoderInputs, DecoderSteps
+    from .decoder_loop import Loops
     from .next_words import NextWords
     from .sentence_state import SLSTMOptions, SLSTMParameters, WordOps
 
@@ -53,7 +53,7 @@ class Reference(Engine):
         return reference.run(inputs)
 
     def decode(self, d: DecoderInputs) -> tuple[Tensor, Tensor]:
-        from .attention import run_reference
+        from .decoder import run_reference
 
         return run_reference(d)
 
@@ -85,18 +85,18 @@ class Eager(Engine):
 
     def decode(self, d: DecoderInputs) -> tuple[Tensor, Tensor]:
         """For half precision the loop runs in float32, on the engine that then supports it."""
-        from . import attention_loop, decoding
+        from . import decoder_loop, decoding
 
         dtype = d.layers[0].weight_hh.dtype
         wide = accumulation_dtype(dtype)
         if wide == dtype:
-            return attention_loop.run(d, self.loops())
+            return decoder_loop.run(d, self.loops())
         out, alpha = decoding.run(self.name, d.to(wide))
         return out.to(dtype), alpha.to(dtype)
 
     def loops(self) -> Loops:
         """The decoder's forward and backward loop."""
-        from .attention_eager import EAGER
+        from .decoder_eager import EAGER
 
         return EAGER
 
@@ -137,26 +137,26 @@ class Cpp(Eager):
 
     def supports_decode(self, d: DecoderInputs) -> str | None:
         """Always yes for half precision: :meth:`decode` chooses again, in float32."""
-        from . import attention_cpp
+        from . import decoder_cpp
 
         reason, dtype = super().supports_decode(d), d.layers[0].weight_hh.dtype
         if reason is not None or accumulation_dtype(dtype) != dtype:
             return reason
-        return attention_cpp.why_not(d)
+        return decoder_cpp.why_not(d)
 
     def loops(self) -> Loops:
-        from .attention_cpp import COMPILED
+        from .decoder_cpp import COMPILED
 
         return COMPILED
 
     def decode_steps(
         self, d: DecoderInputs, source: Tensor | None, input_feed: bool
     ) -> DecoderSteps | None:
-        from . import attention_cpp
+        from . import decoder_cpp
 
-        if d.temperature is not None or attention_cpp.why_not(d) is not None:
+        if d.temperature is not None or decoder_cpp.why_not(d) is not None:
             return None
-        return attention_cpp.CppDecoderSteps(d, source, input_feed)
+        return decoder_cpp.CppDecoderSteps(d, source, input_feed)
 
     def supports_sentence_state(
         self, x: Tensor, lengths: Tensor | None, params: SLSTMParameters

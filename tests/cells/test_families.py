@@ -30,7 +30,7 @@ from fairseq_casrnn.cells.second_order_lstm import SecondOrderCell
 from fairseq_casrnn.cells.stacked_lstm import LSTMCell
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recurrence import decoding
-from fairseq_casrnn.recurrence.attention import DecoderInputs, DecoderLayer
+from fairseq_casrnn.recurrence.decoder import DecoderInputs, DecoderLayer
 
 
 def test_the_families_of_the_papers_are_there():

@@ -25,7 +25,7 @@ from torch.utils.checkpoint import checkpoint
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recurrence import decoding
-from fairseq_casrnn.recurrence.attention import DecoderInputs, DecoderLayer, run_reference
+from fairseq_casrnn.recurrence.decoder import DecoderInputs, DecoderLayer, run_reference
 from fairseq_casrnn.recurrence.triton import support as triton_support
 
 pytestmark = pytest.mark.sampled(1)

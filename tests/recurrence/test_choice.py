@@ -14,8 +14,8 @@ from fairseq_casrnn.cells.stacked_lstm import LSTMCell
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.layers import LSTM
 from fairseq_casrnn.recurrence import decoding
-from fairseq_casrnn.recurrence.attention import run_reference
 from fairseq_casrnn.recurrence.choice import logged
+from fairseq_casrnn.recurrence.decoder import run_reference
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -7,7 +7,7 @@ from helpers import HALVES, assert_close, every_family, flat, gradients, rand, w
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.layers import LSTM
 from fairseq_casrnn.recurrence import decoding
-from fairseq_casrnn.recurrence.attention import DecoderInputs, DecoderLayer, run_reference
+from fairseq_casrnn.recurrence.decoder import DecoderInputs, DecoderLayer, run_reference
 
 HALF = pytest.mark.parametrize("dtype", HALVES, ids=["bf16", "f16"])
 # Cells with a kink, such as a ReLU, where rounding may change the sign, and with it a gradient.

@@ -9,7 +9,7 @@ from models.test_decoder_loop import in_single, make
 
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.recurrence import decoding
-from fairseq_casrnn.recurrence.attention import DecoderLayer, run_reference
+from fairseq_casrnn.recurrence.decoder import DecoderLayer, run_reference
 from fairseq_casrnn.recurrence.triton import decoder as attention_triton
 from fairseq_casrnn.recurrence.triton import decoder_loop as triton_decoder_loop
 from fairseq_casrnn.recurrence.triton import decoder_plan as triton_decoder_plan

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ...cells.base import Cell
-from ..attention import DecoderInputs, DecoderLayer
+from ..decoder import DecoderInputs, DecoderLayer
 from ..inputs import LoopTensors, accumulation_dtype
 from .decoder import run_forward
 from .decoder_loop import backward as backward_decoder

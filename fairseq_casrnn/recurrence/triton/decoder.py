@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...cells.base import Cell
-from ..attention import DecoderInputs, DecoderLayer, flatten_layers, unflatten_layers
-from ..attention_loop import Constants
+from ..decoder import DecoderInputs, DecoderLayer, flatten_layers, unflatten_layers
+from ..decoder_loop import Constants
 from ..eager import check_backward, retain_graph_requested, without_autocast
 from ..inputs import accumulation_dtype, wants_gradient
 from ..mixture import unmix

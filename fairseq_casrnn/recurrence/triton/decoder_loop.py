@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ...cells.base import Cell
-from ..attention import DecoderInputs, DecoderLayer
+from ..decoder import DecoderInputs, DecoderLayer
 from ..inputs import accumulation_dtype
 from .decoder_plan import Tiling, launch, tiles, tiling
 from .host import contiguous, kernels

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..attention import DecoderInputs
+from ..decoder import DecoderInputs
 from ..inputs import accumulation_dtype
 from .decoder_loop import Saved, dense, gather_weights, prepare, start
 from .decoder_plan import Tiling

@@ -1,4 +1,4 @@
-"""The decoder loop of :mod:`.attention` in C++ (``csrc/decoder.cpp``), also step by step."""
+"""The decoder loop of :mod:`.decoder` in C++ (``csrc/decoder.cpp``), also step by step."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from . import cpp
-from .attention import DecoderInputs, without_embedding
-from .attention_loop import Buffers, Grads, Loops
+from .decoder import DecoderInputs, without_embedding
+from .decoder_loop import Buffers, Grads, Loops
 from .reference import at_step
 
 

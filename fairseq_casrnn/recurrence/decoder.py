@@ -2,7 +2,7 @@
 
 At each step the bottom layer reads the embedding and the attention output of the step before
 (input feeding, Luong et al. 2015). ``run_reference`` is the specification, under autograd;
-:mod:`.attention_loop` and :mod:`.attention_cpp` have the fused loops, :mod:`.decoding` chooses.
+:mod:`.decoder_loop` and :mod:`.decoder_cpp` have the fused loops, :mod:`.decoding` chooses.
 
 Attention is Luong's "general" score with a tanh output: a = softmax(mᵀ W_a h),
 out = tanh(W_o [Σ a m; h]). Both products with the source m are done once, before the loop:

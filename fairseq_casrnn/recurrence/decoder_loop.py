@@ -1,7 +1,7 @@
-"""The decoder loop of :mod:`.attention` as one ``autograd.Function`` with hand-written backward.
+"""The decoder loop of :mod:`.decoder` as one ``autograd.Function`` with hand-written backward.
 
 The forward loop fills :class:`Buffers`, which the backward loop reads. There are two pairs of
-loops, :mod:`.attention_eager` and :mod:`.attention_cpp`. What can be computed for all steps at once
+loops, :mod:`.decoder_eager` and :mod:`.decoder_cpp`. What can be computed for all steps at once
 is computed here: products with the embeddings before the loop, gradients of weights after it.
 """
 
@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..cells.base import Cell
-from .attention import (
+from .decoder import (
     DecoderInputs,
     DecoderLayer,
     flatten_layers,
@@ -158,7 +158,7 @@ class Loops(NamedTuple):
 
 
 def run(d: DecoderInputs, loops: Loops) -> tuple[Tensor, Tensor]:
-    """:func:`.attention.run_reference` as one autograd function."""
+    """:func:`.decoder.run_reference` as one autograd function."""
     embed_dim = d.embedded.size(-1)
     bottom = d.layers[0]
     # The embedding's part of the bottom layer's products, for all steps at once.

@@ -1,4 +1,4 @@
-"""The decoder loop of :mod:`.attention_loop` in PyTorch operations, for any device and dtype."""
+"""The decoder loop of :mod:`.decoder_loop` in PyTorch operations, for any device and dtype."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .attention_loop import Buffers, Grads, Loops
+from .decoder_loop import Buffers, Grads, Loops
 from .eager import add_recurrent_
 from .mixture import mix, unmix
 from .reference import at_step
