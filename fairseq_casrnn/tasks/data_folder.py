@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Sized
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,15 @@ def load_part(
     if dataset is None:
         raise UserError(f"there is no {path}; check the data folder and the subset's name")
     return dataset
+
+
+def check_equally_many(folder: str, split: str, part: str, sentences: Sized, other: Sized) -> None:
+    """Raise UserError unless ``folder/part/split`` has as many sentences as ``input0``."""
+    if len(other) != len(sentences):
+        raise UserError(
+            f"{folder}/input0/{split} has {len(sentences)} sentences but {folder}/{part}/{split} "
+            f"has {len(other)}; run fairseq-preprocess again, on files of equally many lines"
+        )
 
 
 def normalisation(cfg: FairseqDataclass, text: dict[str, Any]) -> dict[str, bool]:

@@ -196,6 +196,36 @@ class LabelledTask(FairseqTask):
         """The index of a word of raw text."""
         return self.dictionary.index(word)
 
+    def load_dataset(self, split: str, combine: bool = False, **kwargs: Any) -> FairseqDataset:
+        """Load ``split``, for training or evaluation.
+
+        Raises:
+            UserError: a file is missing, the parts differ in length, or a label is unknown.
+        """
+        if combine:
+            self._combined.add(split)
+        # fairseq-validate passes task_cfg.
+        train = split == self.cfg.train_subset and "task_cfg" not in kwargs
+        dataset = self._load(self.cfg.data, split, train)
+        self.datasets[split] = self._for_training(dataset, split) if train else dataset
+        return self.datasets[split]
+
+    def read(self, split: str) -> Any:
+        """Load ``split`` in its order, without ``--mix`` and ``--forget-singletons``.
+
+        Raises:
+            UserError: as for :meth:`load_dataset`.
+        """
+        return self._load(self.cfg.data, split, train=False)
+
+    def _load(self, folder: str, split: str, train: bool) -> FairseqDataset:
+        """Load ``split`` of ``folder``; with ``train``, shuffled and with --forget-singletons."""
+        raise NotImplementedError
+
+    def _for_training(self, dataset: FairseqDataset, split: str) -> FairseqDataset:
+        """The training set, made of ``dataset``."""
+        raise NotImplementedError
+
     def _load_part(self, folder: str, part: str, split: str, dictionary: Dictionary) -> Any:
         """:func:`load_part`, with the parts of a split that :meth:`load_dataset` combined."""
         return load_part(folder, part, split, dictionary, split in self._combined)

@@ -21,7 +21,7 @@ from ..data.symbols import escape
 from ..data.words import words
 from ..errors import UserError
 from ..evaluation.confusion import summary
-from .data_folder import load_dictionary, normalisation, read_text_json
+from .data_folder import check_equally_many, load_dictionary, normalisation, read_text_json
 from .labelled import LabelledConfig, LabelledTask
 
 logger = logging.getLogger(__name__)
@@ -75,34 +75,23 @@ class SentenceClassificationTask(LabelledTask):
 
     # --- data ----------------------------------------------------------------------------------
 
-    def load_dataset(
-        self, split: str, combine: bool = False, **kwargs: Any
-    ) -> SentenceDataset | MixedDataset:
-        """Load ``split``; for training, with a part of another corpus if ``--mix`` is given.
-
-        Raises:
-            UserError: a file is missing, the parts differ in length, or a class is unknown.
-        """
-        if combine:
-            self._combined.add(split)
-        # fairseq-validate passes task_cfg.
-        train = split == self.cfg.train_subset and "task_cfg" not in kwargs
-        dataset = self._load(self.cfg.data, split, train)
-        if self.cfg.mix and train:
-            folder, fraction = parse_mix(self.cfg.mix)
-            pairs = os.path.isdir(os.path.join(folder, "input1"))
-            if os.path.isdir(folder) and pairs != self.pairs:
-                kinds = ("single sentences", "pairs of sentences")
-                raise UserError(
-                    f"{folder} holds {kinds[pairs]} and {self.cfg.data} {kinds[self.pairs]}; give "
-                    "--mix a folder of the same kind"
-                )
-            extra = self._load(folder, split, train)
-            dataset = MixedDataset(dataset, extra, fraction, self.cfg.seed)
-            logger.info("mixing in %d of %d sentences of %s", dataset.count, len(extra), folder)
-            self._log_differences(folder)
-        self.datasets[split] = dataset
-        return dataset
+    def _for_training(self, dataset: SentenceDataset, split: str) -> SentenceDataset | MixedDataset:
+        """Add a part of another corpus if ``--mix`` is given."""
+        if not self.cfg.mix:
+            return dataset
+        folder, fraction = parse_mix(self.cfg.mix)
+        pairs = os.path.isdir(os.path.join(folder, "input1"))
+        if os.path.isdir(folder) and pairs != self.pairs:
+            kinds = ("single sentences", "pairs of sentences")
+            raise UserError(
+                f"{folder} holds {kinds[pairs]} and {self.cfg.data} {kinds[self.pairs]}; give "
+                "--mix a folder of the same kind"
+            )
+        extra = self._load(folder, split, train=True)
+        mixed = MixedDataset(dataset, extra, fraction, self.cfg.seed)
+        logger.info("mixing in %d of %d sentences of %s", mixed.count, len(extra), folder)
+        self._log_differences(folder)
+        return mixed
 
     def _log_differences(self, folder: str) -> None:
         """Log which part of another folder's words is unknown, and warn of other text settings."""
@@ -125,14 +114,6 @@ class SentenceClassificationTask(LabelledTask):
                     folder,
                 )
 
-    def read(self, split: str) -> SentenceDataset:
-        """Load ``split`` in its order, without ``--mix`` and ``--forget-singletons``.
-
-        Raises:
-            UserError: as for :meth:`load_dataset`.
-        """
-        return self._load(self.cfg.data, split, train=False)
-
     def _load(self, folder: str, split: str, train: bool) -> SentenceDataset:
         parts = ("input0", "input1") if self.pairs else ("input0",)
         words = self.dictionary
@@ -142,12 +123,7 @@ class SentenceClassificationTask(LabelledTask):
         inputs = [self._load_part(folder, part, split, theirs) for part in parts]
         labels = self._labels(folder, split)
         for part, sentences in zip((*parts[1:], "label"), [*inputs[1:], labels], strict=True):
-            if len(sentences) != len(inputs[0]):
-                raise UserError(
-                    f"{folder}/input0/{split} has {len(inputs[0])} sentences but "
-                    f"{folder}/{part}/{split} has {len(sentences)}; run fairseq-preprocess again, "
-                    "on files of equally many lines"
-                )
+            check_equally_many(folder, split, part, inputs[0], sentences)
         if theirs != words:
             inputs = [RemappedDataset(sentences, theirs, words) for sentences in inputs]
         logger.info("%s: %d sentences%s", split, len(labels), " (pairs)" if self.pairs else "")

@@ -24,7 +24,7 @@ from ..data.tag_constraints import Constraints, constraints, has_closing, violat
 from ..data.tagging import UNSEEN, TaggingDataset, characters_of_words
 from ..data.words import normalised, with_plain_quote, words_to_show
 from ..errors import UserError
-from .data_folder import load_dictionary, normalisation
+from .data_folder import check_equally_many, load_dictionary, normalisation
 from .labelled import LabelledConfig, LabelledTask
 
 logger = logging.getLogger(__name__)
@@ -137,22 +137,10 @@ class SequenceTaggingTask(LabelledTask):
 
     # --- data ----------------------------------------------------------------------------------
 
-    def load_dataset(self, split: str, combine: bool = False, **kwargs: Any) -> TaggingDataset:
-        """Load ``split``.
-
-        Raises:
-            UserError: a file is missing, the parts differ in length, or a tag is unknown.
-        """
-        if combine:
-            self._combined.add(split)
-        train = split == self.cfg.train_subset
-        self.datasets[split] = self._load(split, train)
-        if train and self.are_spans:
-            self._check_scheme(self.datasets[split])
-        return self.datasets[split]
-
-    def _check_scheme(self, dataset: TaggingDataset) -> None:
-        """Note whether the tags of the training set violate the scheme, as IOB1 does."""
+    def _for_training(self, dataset: TaggingDataset, split: str) -> TaggingDataset:
+        """Note whether the tags violate their scheme, as IOB1 does."""
+        if not self.are_spans:
+            return dataset
         scheme, broken, marked = constraints(tuple(self.classes)), 0, 0
         outside = self.classes.index("O") if "O" in self.classes else -1
         assert dataset.tags is not None  # a training set has tags
@@ -169,17 +157,9 @@ class SequenceTaggingTask(LabelledTask):
                 broken,
                 marked,
             )
+        return dataset
 
-    def read(self, split: str) -> TaggingDataset:
-        """Load ``split`` in its order, without ``--forget-singletons``.
-
-        Raises:
-            UserError: as for :meth:`load_dataset`.
-        """
-        return self._load(split, train=False)
-
-    def _load(self, split: str, train: bool) -> TaggingDataset:
-        folder = self.cfg.data
+    def _load(self, folder: str, split: str, train: bool) -> TaggingDataset:
         sentences = self._load_part(folder, "input0", split, self.dictionary)
         tags = self._load_part(folder, "label", split, self.label_dictionary)
         self._check_lengths(split, "label", sentences, tags)
@@ -214,11 +194,7 @@ class SequenceTaggingTask(LabelledTask):
             end: index of </s> if it ends each item; None if each item is one token.
         """
         folder = self.cfg.data
-        if len(other) != len(sentences):
-            raise UserError(
-                f"{folder}/input0/{split} has {len(sentences)} sentences but {folder}/{part}/"
-                f"{split} has {len(other)}; prepare them again, from files of equally many lines"
-            )
+        check_equally_many(folder, split, part, sentences, other)
         count = other.sizes
         if end is not None:
             # a sentence without words is </s> alone

@@ -338,12 +338,14 @@ def test_words_that_are_symbols_of_fairseq(original):
 def test_a_mistake_in_a_hundred_tags_is_no_other_scheme(regular, irregular):
     rows, state = [[1]] * regular + [[2]], {}
     own = SimpleNamespace(
-        classes=["O", "B-X", "I-X"], state=SimpleNamespace(merge_state_dict=state.update)
+        are_spans=True,
+        classes=["O", "B-X", "I-X"],
+        state=SimpleNamespace(merge_state_dict=state.update),
     )
 
     class Tags(list):
         def tags(self, index):
             return torch.tensor(self[index])
 
-    TASK._check_scheme(own, Tags(rows))
+    TASK._for_training(own, Tags(rows), "train")
     assert state == {"irregular_tags": irregular}
