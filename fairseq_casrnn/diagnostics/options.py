@@ -88,6 +88,14 @@ def _missing_value(error: Exception) -> str | None:
     return f"{as_option(key)} is missing; give it a value"
 
 
+def _no_data(error: Exception) -> str | None:
+    """``fairseq-hydra-train`` without ``task.data``, whose default in fairseq is None."""
+    cfg = frame_local(error, f"{TRAIN}.main", "cfg")
+    if getattr(getattr(cfg, "task", None), "data", "") is not None:
+        return None
+    return "task.data is missing; give it the folder that fairseq-preprocess wrote"
+
+
 def _unfit_task(error: Exception) -> str | None:
     """An option that is interpolated from a task or criterion that does not have it."""
     found = re.search(r"Interpolation key '(task|criterion)\.(\w+)' not found", str(error))
@@ -157,6 +165,7 @@ RULES: Rules = (
     (AttributeError, _no_bf16),
     (AttributeError, _no_raw_text),
     (Exception, _missing_value),
+    ((AttributeError, TypeError), _no_data),
     (Exception, _unfit_task),
     (Exception, _wrong_type),
     (json.JSONDecodeError, _malformed_value),

@@ -121,12 +121,6 @@ def check_training(trainer) -> None:
         )
 
 
-def check_data(cfg, *args, **kwargs) -> None:
-    """Before ``setup_task``: require ``task.data`` in ``fairseq-hydra-train``."""
-    if is_hydra_train() and getattr(cfg, "data", "") is None:
-        raise UserError("task.data is missing; give it the folder that fairseq-preprocess wrote")
-
-
 # --- binarised data ----------------------------------------------------------------------------
 
 

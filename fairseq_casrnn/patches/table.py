@@ -175,9 +175,6 @@ fairseq.data.data_utils.get_buckets
 fairseq.data.indexed_dataset.make_dataset
     safety around patches.checks.check_dataset
         refuse binarised data that is truncated, damaged or made with another dictionary
-fairseq.tasks.setup_task
-    message before patches.checks.check_data in train
-        report a missing task.data of fairseq-hydra-train
 fairseq.data.indexed_dataset.IndexedRawTextDataset.read_data
     fix around patches.text.read_raw
         raw text: end lines at line feeds only, skip a byte-order mark, refuse words like <pad>
