@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from fairseq_casrnn.errors import UserError, as_option
 from fairseq_casrnn.patches.extra_state import after_loading
-from fairseq_casrnn.patches.vocabularies import check_words, saves_task_state
+from fairseq_casrnn.patches.vocabularies import check_words, digests
+
+
+def resumes_state(task) -> bool:
+    """Whether a resumed training restores the state of ``task``, which includes its digests."""
+    from fairseq.tasks.language_modeling import LanguageModelingTask
+    from fairseq.tasks.translation import TranslationTask
+
+    return isinstance(task, LanguageModelingTask | TranslationTask) or getattr(
+        task, "resumes", False
+    )
 
 
 def save_task_state(trainer, filename, extra_state: dict) -> None:
-    """Before ``save_checkpoint``: save the state of tasks that restore it."""
-    if saves_task_state(trainer.task):
+    """Before ``save_checkpoint``: save the task's state, or only the digests of dictionaries."""
+    if resumes_state(trainer.task):
         extra_state["task"] = trainer.task.state_dict()
+    elif (words := digests(trainer.task)) is not None:
+        extra_state["words"] = words
 
 
 @after_loading
@@ -20,13 +32,11 @@ def restore_task_state(trainer, extra_state: dict, resumes: bool) -> None:
     fairseq 0.12.3 writes the state of a task into checkpoints but does not load it in training. For
     other tasks, and if only the weights are taken, only the dictionaries are compared.
     """
-    state = extra_state.get("task")
-    if state is None:
-        return
-    if resumes and saves_task_state(trainer.task):
-        trainer.task.load_state_dict(state)
+    task, state = trainer.task, extra_state.get("task")
+    if resumes and state is not None and resumes_state(task):
+        task.load_state_dict(state)
     else:
-        check_words(trainer.task, state)
+        check_words(task, state or {"words": extra_state.get("words")})
 
 
 @after_loading

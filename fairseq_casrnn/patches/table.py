@@ -62,23 +62,19 @@ fairseq.checkpoint_utils.save_checkpoint
     feature after runs.training.write
         write run.json: what was trained, on which data, with which scores
 fairseq.trainer.Trainer.save_checkpoint
-    safety before patches.vocabularies.save_digests
-        save a digest of each of the training's dictionaries in the checkpoint
     safety before patches.resumption.save_functional_options
         save in the checkpoint the options that change what the weights compute
     resumption before patches.resumption.save_task_state
-        save the state of tasks that can restore it in the checkpoint
+        save in the checkpoint the state of the task, or only a digest of each of its dictionaries
     resumption before patches.early_stopping.save_counters
         save the counter of --patience in the checkpoint
     resumption before models.annealing.save_annealing
         save the progress of a second-order LSTM's annealing in the checkpoint
 fairseq.trainer.Trainer.load_checkpoint
-    safety after patches.vocabularies.check_digests
-        refuse to resume a training with different dictionaries
     safety after patches.resumption.check_functional_options
         refuse to resume with options that change what the trained weights compute
     resumption after patches.resumption.restore_task_state
-        restore the state of the task, which fairseq saves but does not load in training
+        restore the task's state, which fairseq only saves; refuse different dictionaries
     resumption after patches.early_stopping.restore_counters
         restore the counter of --patience
     resumption after patches.early_stopping.step_plateau

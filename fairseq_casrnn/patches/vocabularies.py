@@ -16,33 +16,8 @@ from fairseq.data import Dictionary
 
 from fairseq_casrnn.data.dictionaries import check_digest, digest
 from fairseq_casrnn.errors import UserError, check_at_least
-from fairseq_casrnn.patches.extra_state import after_loading
 
 logger = logging.getLogger(__name__)
-
-
-def saves_task_state(task) -> bool:
-    """Whether checkpoints hold the state of ``task``, including its digests, for resuming."""
-    from fairseq.tasks.language_modeling import LanguageModelingTask
-    from fairseq.tasks.translation import TranslationTask
-
-    return isinstance(task, LanguageModelingTask | TranslationTask) or getattr(
-        task, "resumes", False
-    )
-
-
-def save_digests(trainer, filename, extra_state: dict) -> None:
-    """Before ``save_checkpoint``: save the digests of tasks whose state is not saved."""
-    words = None if saves_task_state(trainer.task) else digests(trainer.task)
-    if words is not None:
-        extra_state["words"] = words
-
-
-@after_loading
-def check_digests(trainer, extra_state: dict, resumes: bool) -> None:
-    """After ``load_checkpoint``: compare the dictionaries with the checkpoint's digests."""
-    if "words" in extra_state:
-        check_words(trainer.task, {"words": extra_state["words"]})
 
 
 def add_digests(state: dict, task) -> dict:
