@@ -93,13 +93,12 @@ def describe(model, task, folder: Path) -> dict[str, object]:
     """The content of ``export.json`` for ``run.py``; writes the dictionaries into ``folder``."""
     from fairseq_casrnn.models.sentence_encoder import SentenceClassifier
     from fairseq_casrnn.models.tagger import Tagger
-    from fairseq_casrnn.tasks.data_folder import normalisation
 
     task.source_dictionary.save(str(folder / "dict.txt"))
     about: dict[str, object] = {"dictionary": "dict.txt"}
     if isinstance(model, (SentenceClassifier, Tagger)):
         about |= {"kind": "classifier", "classes": list(task.classes)}
-        about |= normalisation(task.cfg, task.state.text)
+        about |= task.normalisation
         language = task.state.text.get("language", "en")
         about["raw"] = {"tokenizer": task.tokenizer, "language": language}
         if isinstance(model, SentenceClassifier):

@@ -7,17 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from fairseq.data import Dictionary, data_utils
-from fairseq.dataclass import FairseqDataclass
 
-from ..data.dictionaries import without_fillers
 from ..data.prepared import read_json
 from ..data.words import TOKENIZERS
 from ..errors import UserError, quoted
-
-
-def class_names(dictionary: Dictionary) -> list[str]:
-    """The classes listed in a ``label/dict.txt``."""
-    return without_fillers(dictionary)
 
 
 def load_dictionary(folder: str, part: str) -> Dictionary:
@@ -65,19 +58,6 @@ def check_equally_many(folder: str, split: str, part: str, sentences: Sized, oth
             f"{folder}/input0/{split} has {len(sentences)} sentences but {folder}/{part}/{split} "
             f"has {len(other)}; run fairseq-preprocess again, on files of equally many lines"
         )
-
-
-def normalisation(cfg: FairseqDataclass, text: dict[str, Any]) -> dict[str, bool]:
-    """The settings ``lowercase`` and ``zero_digits`` for looking up words.
-
-    Args:
-        cfg: options of a task; they take precedence unless they are None.
-        text: settings of the training text.
-    """
-    chosen = {name: getattr(cfg, name, None) for name in ("lowercase", "zero_digits")}
-    return {
-        name: bool(text.get(name) if value is None else value) for name, value in chosen.items()
-    }
 
 
 def read_text_json(folder: str) -> dict:

@@ -16,12 +16,12 @@ from fairseq.tasks import FairseqTask
 from omegaconf import II, MISSING
 
 from ..data.classification import UnkDropout
-from ..data.dictionaries import digest
+from ..data.dictionaries import digest, without_fillers
 from ..data.words import TOKENIZERS
 from ..errors import UserError
 from ..files import write_json
 from ..models.config import check_probabilities
-from .data_folder import class_names, load_dictionary, load_part, read_text_json
+from .data_folder import load_dictionary, load_part, read_text_json
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class LabelledTask(FairseqTask):
         self.state.merge_state_dict(
             {
                 "text": self.text_settings(),
-                "classes": class_names(label_dictionary),
+                "classes": without_fillers(label_dictionary),
                 "words": digest(dictionary),
             }
         )
@@ -158,6 +158,15 @@ class LabelledTask(FairseqTask):
         """The tokenizer of raw text, a key of ``TOKENIZERS``."""
         return self.cfg.raw_tokenizer or self.state.text["tokenizer"]
 
+    @property
+    def normalisation(self) -> dict[str, bool]:
+        """``lowercase`` and ``zero_digits`` for raw text, by the options, else as in training."""
+        options = {name: getattr(self.cfg, name, None) for name in ("lowercase", "zero_digits")}
+        return {
+            name: bool(self.state.text.get(name) if value is None else value)
+            for name, value in options.items()
+        }
+
     def check_words(self, state_dict: dict[str, Any]) -> None:
         """Raise UserError if a checkpoint was trained with another dictionary."""
         if state_dict.get("words") not in (None, digest(self.dictionary)):
@@ -174,7 +183,7 @@ class LabelledTask(FairseqTask):
         """
         self.check_words(state_dict)
         classes = state_dict.get("classes")
-        ours = class_names(self.label_dictionary)
+        ours = without_fillers(self.label_dictionary)
         if classes is not None and sorted(classes) != sorted(ours):
             raise UserError(
                 f"the model's classes are {', '.join(classes)}, but {self.cfg.data}/label/dict.txt "

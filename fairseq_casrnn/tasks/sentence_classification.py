@@ -21,7 +21,7 @@ from ..data.symbols import escape
 from ..data.words import words
 from ..errors import UserError
 from ..evaluation.confusion import summary
-from .data_folder import check_equally_many, load_dictionary, normalisation, read_text_json
+from .data_folder import check_equally_many, load_dictionary, read_text_json
 from .labelled import LabelledConfig, LabelledTask
 
 logger = logging.getLogger(__name__)
@@ -164,9 +164,8 @@ class SentenceClassificationTask(LabelledTask):
 
     def split_text(self, line: str) -> list[str]:
         """The words of raw text, tokenised and lower-cased like the training text."""
-        text = self.state.text
-        lowercase = normalisation(self.cfg, text)["lowercase"]
-        return words(line, self.tokenizer, lowercase, text.get("language", "en"))
+        language = self.state.text.get("language", "en")
+        return words(line, self.tokenizer, self.normalisation["lowercase"], language)
 
     def build_generator(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Raise UserError: a classifier generates no text."""

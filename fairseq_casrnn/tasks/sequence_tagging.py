@@ -24,7 +24,7 @@ from ..data.tag_constraints import Constraints, constraints, has_closing, violat
 from ..data.tagging import UNSEEN, TaggingDataset, characters_of_words
 from ..data.words import normalised, with_plain_quote, words_to_show
 from ..errors import UserError
-from .data_folder import check_equally_many, load_dictionary, normalisation
+from .data_folder import check_equally_many, load_dictionary
 from .labelled import LabelledConfig, LabelledTask
 
 logger = logging.getLogger(__name__)
@@ -238,7 +238,7 @@ class SequenceTaggingTask(LabelledTask):
 
     def encode_words(self, sentence: list[str]) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Token indices with </s>, and the character indices of each word, of a split sentence."""
-        forms = escape(normalised(sentence, **normalisation(self.cfg, self.state.text)))
+        forms = escape(normalised(sentence, **self.normalisation))
         found = [self.index_of(with_plain_quote(self.dictionary, word)) for word in forms]
         spelt = []
         if self.uses_characters:

@@ -134,15 +134,13 @@ def test_tags(tmp_path):
 
 def test_words_are_looked_up_as_in_training_and_spelt_as_written(tmp_path):
     task = taggers.make_task()
-    task.state.text.update(lowercase=True, zero_digits=True)
+    task.normalisation = {"lowercase": True, "zero_digits": True}
     about = describe(taggers.tagger("cas_lstm", task), task, tmp_path) | {"graphs": []}
     ours = runtime.Tagger(tmp_path, about)
     assert ours.normalised("W4 w17") == ["w0", "w00"]
     (row,) = ours.spelling([["w4", "W5"]])
     letters = task.characters
     assert row.tolist() == [[letters.index(x) for x in word] for word in ("w4", "W5")]
-    task.cfg.lowercase = False
-    assert not describe(taggers.tagger("cas_lstm", task), task, tmp_path)["lowercase"]
 
 
 @pytest.mark.full

@@ -21,8 +21,9 @@ def make_task(classes=3, pairs=False):
         classes=[f"class{n}" for n in range(classes)],
         pairs=pairs,
         begin_epoch=lambda epoch, model: None,
-        cfg=SimpleNamespace(lowercase=None, zero_digits=None, truncate=None),
-        state=SimpleNamespace(text={"lowercase": False, "zero_digits": False}),
+        cfg=SimpleNamespace(truncate=None),
+        normalisation={"lowercase": False, "zero_digits": False},
+        state=SimpleNamespace(text={}),
         tokenizer="whitespace",
     )
 

@@ -23,8 +23,8 @@ def make_task(spelled=True):
         classes=TAGS,
         constraints=None,
         begin_epoch=lambda epoch, model: None,
-        cfg=SimpleNamespace(lowercase=None, zero_digits=None),
-        state=SimpleNamespace(text={"lowercase": False, "zero_digits": False}),
+        normalisation={"lowercase": False, "zero_digits": False},
+        state=SimpleNamespace(text={}),
         tokenizer="whitespace",
         use_characters=lambda: None,
     )
