@@ -53,6 +53,6 @@ def flush_at_exit() -> None:
 def _last_flush() -> None:
     if error := flush():
         broken = isinstance(error, BrokenPipeError)
-        print(f"error: {READER_ENDED if broken else disk_full(error, None)}", file=sys.stderr)
+        print(f"error: {READER_ENDED if broken else disk_full(error)}", file=sys.stderr)
         logging.shutdown()
         os._exit(1)  # at exit, only this changes the status

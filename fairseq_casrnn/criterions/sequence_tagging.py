@@ -63,9 +63,8 @@ class SequenceTaggingCriterion(FairseqCriterion):
             rows = zip(sample["target"], lengths.tolist(), strict=True)
             gold = [self.task.tag_names(row[:length]) for row, length in rows]
             found = counts(gold, best, self.task.are_spans)
-            logged["counts"] = torch.tensor(
-                found, device=target.device, dtype=torch.float64
-            )  # float64, as fairseq sums all statistics in one tensor
+            # float64, as fairseq sums all statistics in one tensor
+            logged["counts"] = torch.tensor(found, device=target.device, dtype=torch.float64)
         return loss, size, logged
 
     @staticmethod

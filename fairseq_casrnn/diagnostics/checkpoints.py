@@ -63,10 +63,7 @@ def _not_a_model(error: Exception) -> str | None:
     path = frame_local(error, f"{UTILS}.load_checkpoint_to_cpu", "path")
     upgrading = frame_local(error, f"{UTILS}._upgrade_state_dict", "state") is not None
     if "Neither args nor cfg exist" in str(error):
-        path, upgrading = (
-            frame_local(error, ENSEMBLE, "filename"),
-            True,
-        )
+        path, upgrading = frame_local(error, ENSEMBLE, "filename"), True
     if path is None or not upgrading:
         return None
     return f"{path} is not a checkpoint of fairseq-train; check the path"

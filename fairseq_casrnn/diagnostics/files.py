@@ -41,11 +41,7 @@ def _missing_model(error: OSError) -> str | None:
     return f"checkpoint {found[1]} does not exist; check {option}"
 
 
-def _disk_full(error: Exception) -> str | None:
-    return disk_full(error, None)
-
-
-def disk_full(error: Exception, name: str | os.PathLike | None) -> str | None:
+def disk_full(error: Exception, name: str | os.PathLike | None = None) -> str | None:
     """The message if a disk is full; ``name`` is used if the error names no file."""
     # torch's writer raises a second error when it closes the file, so check the context, too.
     link: Any = error
@@ -76,6 +72,6 @@ RULES: Rules = (
     (OSError, _no_folder),
     (FileNotFoundError, _missing_file),
     (OSError, _missing_model),
-    (Exception, _disk_full),
+    (Exception, disk_full),
     (BrokenPipeError, _broken_pipe),
 )

@@ -15,7 +15,5 @@ def start_without_gpus(original, cfg) -> None:
     cfg.distributed_init_method = "env://"
     cfg.distributed_world_size = int(os.environ["WORLD_SIZE"])
     cfg.distributed_rank = int(os.environ["RANK"])
-    cfg.distributed_no_spawn, cfg.device_id = (
-        True,
-        0,
-    )  # not LOCAL_RANK
+    cfg.distributed_no_spawn = True
+    cfg.device_id = 0  # not LOCAL_RANK

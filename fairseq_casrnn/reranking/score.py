@@ -221,8 +221,8 @@ def describe(args: argparse.Namespace, nbest: NBest, paths: Sequence[str]) -> di
     for path in paths:
         stat = os.stat(path)
         state.append([stat.st_size, stat.st_mtime_ns])
-    kind = [name for name in ("lm", "right_to_left", "backwards", "join_subwords") if
-            getattr(args, name)]  # fmt: skip
+    options = ("lm", "right_to_left", "backwards", "join_subwords")
+    kind = [name for name in options if getattr(args, name)]
     return {
         "model": " ".join([":".join(paths), *kind]),
         "nbest": nbest.digest,
@@ -248,9 +248,8 @@ def write(path: Path, header: str, pairs: Sequence[tuple[str, str]], scorer: Sco
         draft.unlink()  # do not write to its target
     if draft.is_file():
         content = read_bytes(draft)
-        found = decode_lines(
-            content[: content.rfind(b"\n") + 1], draft
-        )  # the last line may be truncated
+        complete = content[: content.rfind(b"\n") + 1]  # the last line may be truncated
+        found = decode_lines(complete, draft)
         if found[:1] == lines:
             lines += found[1 : 1 + (len(found) - 1) // CHUNK * CHUNK]  # whole chunks only
     with open(draft, "w", encoding="utf-8") as file:
