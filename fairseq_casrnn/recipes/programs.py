@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import shlex
 import signal
@@ -17,6 +18,7 @@ from typing import BinaryIO
 SIGNALS = [
     number for name in ("SIGINT", "SIGTERM", "SIGUSR1") if (number := getattr(signal, name, 0))
 ]
+PR_SET_PDEATHSIG = 1  # in linux/prctl.h
 
 
 @dataclass
@@ -35,7 +37,7 @@ class Programs:
         if self.dry_run:
             return print(shlex.join(command), flush=True)
         with forwarding_signals() as (children, received):
-            children.append(subprocess.Popen(command))
+            children.append(subprocess.Popen(command, preexec_fn=end_with_parent))
             status = children[0].wait()
         if received or status:
             raise SystemExit(exit_status(status, received))
@@ -48,7 +50,12 @@ class Programs:
         """
         command = python_command("fairseq_cli.train", *arguments)
         with forwarding_signals() as (children, received), open(log, "ab", buffering=0) as file:
-            child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            child = subprocess.Popen(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                preexec_fn=end_with_parent,
+            )
             children.append(child)
             shown = ((child.stdout, sys.stdout.buffer), (child.stderr, sys.stderr.buffer))
             copiers = [threading.Thread(target=copy, args=(*pair, file)) for pair in shown]
@@ -58,6 +65,15 @@ class Programs:
                 copier.join()
             status = child.wait()
         return exit_status(status, received)
+
+
+def end_with_parent() -> None:
+    """Let this process get SIGTERM when its parent is killed; on Linux only.
+
+    A training then saves a checkpoint and stops, instead of going on without a log.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def python_command(program: str, *arguments: str) -> list[str]:

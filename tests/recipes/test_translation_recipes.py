@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -243,3 +244,28 @@ def test_signals_during_training(tmp_path, number):
     assert log.splitlines().count("begun") == 2
     assert "stopped" in log.splitlines()
     assert not (folder / "finished").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems cannot tell the training")
+def test_a_killed_recipe_stops_its_training(tmp_path):
+    """With SIGTERM, on which fairseq-train saves a checkpoint."""
+    (tmp_path / "data-bin").mkdir()
+    stopped = tmp_path / "stopped"
+    stub = stub_python(
+        tmp_path / "python",
+        f"trap 'touch {stopped}; exit' TERM\necho begun\nwhile :; do sleep 0.05; done",
+    )
+    script = subprocess.Popen(
+        [EXAMPLES / "multi30k/train.sh", "--data", tmp_path, "--out", tmp_path / "out", "--tiny"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHON": stub},
+    )
+    assert "begun\n" in iter(script.stdout.readline, "")
+    script.kill()
+    script.wait(timeout=60)
+    until = time.monotonic() + 60
+    while not stopped.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert stopped.exists()
+    script.stdout.close()
