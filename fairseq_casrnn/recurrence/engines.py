@@ -32,7 +32,8 @@ from .inputs import (
 from .memory import readable
 from .triton import failures, support
 from .triton import layer as triton_layer
-from .triton.plan import RefusedError, interpreting
+from .triton.barriers import RefusedError
+from .triton.plan import interpreting
 
 if TYPE_CHECKING:
     from .decoder import DecoderInputs, DecoderSteps

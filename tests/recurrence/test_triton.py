@@ -35,6 +35,7 @@ from helpers import (
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.layers import LSTM
 from fairseq_casrnn.recurrence import InputProduct
+from fairseq_casrnn.recurrence.triton import barriers
 from fairseq_casrnn.recurrence.triton import layer_loop as triton_layer_loop
 from fairseq_casrnn.recurrence.triton import plan as triton_plan
 from fairseq_casrnn.recurrence.triton import support as triton_support
@@ -258,7 +259,7 @@ def test_more_tiles_than_one_in_a_sequence(name, weights, monkeypatch):
 
 def at_the_same_time(kernel, plan, /, backwards=False, **arguments):
     """In place of ``launch``, for :func:`interpret_together`."""
-    arguments |= plan.tiles | {"count": triton_plan.counters(plan, arguments["gates"])}
+    arguments |= plan.tiles | {"count": barriers.counters(plan, arguments["gates"])}
     arguments |= {"begin": 0, "end": arguments["steps"], "BARRIER": True}
     interpret_together(kernel, plan.grid, arguments, seconds=120)
 
@@ -306,7 +307,7 @@ def test_programs_of_a_sequence_wait_for_each_other(name, weights, monkeypatch):
 @needs_triton
 def test_counters_are_zero_for_every_launch():
     """Those that a launch has used are zeroed before another gets them."""
-    counters = triton_plan.Counters(torch.device("cpu"))
+    counters = barriers.Counters(torch.device("cpu"))
     taken = [counters.take(100) for _ in range(counters.COUNT // 100)]
     assert all((t == 0).all() for t in taken)
     assert len({t.data_ptr() for t in taken}) == len(taken)

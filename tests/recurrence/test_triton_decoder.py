@@ -15,7 +15,7 @@ from fairseq_casrnn.recurrence.triton import decoder_loop as triton_decoder_loop
 from fairseq_casrnn.recurrence.triton import decoder_plan as triton_decoder_plan
 from fairseq_casrnn.recurrence.triton import decoder_steps as triton_decoder_steps
 from fairseq_casrnn.recurrence.triton import support as triton_support
-from fairseq_casrnn.recurrence.triton.plan import RefusedError
+from fairseq_casrnn.recurrence.triton.barriers import RefusedError
 
 from .test_triton import INTERPRETING, interpret_together
 from .test_triton_compiling import compiled_only  # noqa: F401

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from .barriers import launch_together, zeros
 from .host import kernels
-from .plan import factors_of, interpreting, launch_together, zeros
+from .plan import factors_of, interpreting
 
 WARPS = 8
 """Warps of a program; each computes a part of a product's sum."""

@@ -16,9 +16,10 @@ from torch import Tensor
 from ...cells.base import Cell
 from ..choice import log_once
 from ..inputs import LoopTensors, accumulation_dtype
+from .barriers import RefusedError, launch
 from .host import contiguous, kernels, on_its_device, optional_arguments, product
 from .launching import run
-from .plan import Plan, RefusedError, launch, plan
+from .plan import Plan, plan
 
 StateGrads: TypeAlias = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]
 """The incoming gradients of hs, cs, h_n and c_n."""

@@ -1,4 +1,4 @@
-"""Whether the kernels of :mod:`.kernels.sequences` can run a layer; their tiles and their launch.
+"""Whether the kernels of :mod:`.kernels.sequences` can run a layer, and their tiles.
 
 A multiprocessor runs one program at a time, and programs that wait for each other must be on the
 GPU at the same time: UNITS is chosen so that there are no more tiles of units than multiprocessors.
@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import functools
 import os
-import threading
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ...cells.base import Cell
-from .launching import may_launch, run
 
 HEIGHTS = 16, 32
 """Rows of a tile: the first spreads a batch over the GPU; the second if not all tiles fit then."""
@@ -28,17 +26,11 @@ SUMS = 32 * 16 * 5
 """Elements of products' results that fit in the registers of each warp at once."""
 SPARE = 1024
 """Bytes of shared memory left for anything but products' factors."""
-H200 = 132, 227 * 1024
-"""Its multiprocessors, and bytes of shared memory that a program may have on each."""
 GIVEN = tuple(1 << bit for bit in range(5))
 """Bits of the kernels' argument ``given``: whether there are ``last`` and gradients of all h, all
 c, the last h and the last c. With None for these, a kernel would be compiled per combination."""
 OFF = ("", "0", "false", "False")
 """Values of an environment variable that mean no."""
-
-
-class RefusedError(RuntimeError):
-    """The GPU has no room for a kernel, which has not run."""
 
 
 class Plan(NamedTuple):
@@ -53,19 +45,34 @@ class Plan(NamedTuple):
     tiles: dict[str, Any]
 
 
+class Chip(NamedTuple):
+    """What bounds a launch on a GPU.
+
+    Attributes:
+        processors: number of multiprocessors.
+        memory: bytes of shared memory that a program may have on each.
+    """
+
+    processors: int
+    memory: int
+
+
+H200 = Chip(132, 227 * 1024)
+
+
 def interpreting() -> bool:
     """Whether Triton interprets its kernels, on the CPU."""
     return os.environ.get("TRITON_INTERPRET", "0") not in OFF
 
 
 @functools.cache
-def chip(device: torch.device) -> tuple[int, int]:
-    """Multiprocessors and shared memory per program of ``device``; H200's in the interpreter."""
+def chip(device: torch.device) -> Chip:
+    """The chip of ``device``; H200's in the interpreter."""
     if device.type != "cuda":
         return H200
     found = torch.cuda.get_device_properties(device)
     memory: int = found.shared_memory_per_block_optin  # type: ignore[attr-defined] # not in stubs
-    return found.multi_processor_count, memory
+    return Chip(found.multi_processor_count, memory)
 
 
 @functools.cache
@@ -195,83 +202,3 @@ def may_round() -> bool:
         return torch.get_float32_matmul_precision() != "highest"
     except RuntimeError:  # it was set with torch's newer switch
         return bool(torch.backends.cuda.matmul.fp32_precision == "tf32")
-
-
-class Counters:
-    """Zeros ``(COUNT,)`` for barriers. A launch takes unused ones; when there are not enough left,
-    all are zeroed again.
-    """
-
-    COUNT = 1 << 14
-    ALIGNED = 4  # a kernel is compiled anew for an address that is not a multiple of 16 bytes
-
-    def __init__(self, device: torch.device):
-        self.lock, self.used = threading.Lock(), 0
-        with torch.inference_mode(False):
-            self.zeros = torch.zeros(self.COUNT, dtype=torch.int32, device=device)
-
-    def take(self, count: int) -> Tensor:
-        """``count`` unused zeros."""
-        with self.lock:
-            if self.used + count > self.COUNT:
-                self.zeros.zero_()
-                self.used = 0
-            start = self.used
-            self.used += -(-count // self.ALIGNED) * self.ALIGNED
-            return self.zeros[start : start + count]
-
-
-@functools.cache
-def stream_counters(device: torch.device, stream: int) -> Counters:
-    """The counters of a stream, on which launches and zeroing run one after the other."""
-    return Counters(device)
-
-
-def counters(how: Plan, gates: Tensor) -> Tensor:
-    """A counter, 0, for the barriers of each tile of rows; gates are ``(T, B, ·)``."""
-    return zeros(-(-gates.size(1) // how.tiles["ROWS"]), gates.device)
-
-
-def zeros(count: int, device: torch.device) -> Tensor:
-    """``count`` counters for one launch on the current stream."""
-    if device.type != "cuda" or count > Counters.COUNT or torch.cuda.is_current_stream_capturing():
-        return torch.zeros(count, dtype=torch.int32, device=device)
-    stream = torch._C._cuda_getCurrentRawStream(device.index)
-    return stream_counters(device, stream).take(count)
-
-
-def launch(kernel: Any, how: Plan, /, backwards: bool = False, **arguments: Any) -> None:
-    """Run a kernel of :mod:`.kernels.sequences` over all steps, in reverse order if backwards.
-
-    Raises:
-        RefusedError: the programs do not fit on the GPU after all.
-    """
-    arguments |= how.tiles | {"count": counters(how, arguments["gates"])}
-    steps = arguments["steps"]
-    if interpreting():
-        if not backwards:  # store the initial states
-            kernel[how.grid](**arguments, begin=0, end=0, BARRIER=False)
-        for t in reversed(range(steps)) if backwards else range(steps):
-            kernel[how.grid](**arguments, begin=t, end=t + 1, BARRIER=False)
-        return
-    options = {"begin": 0, "end": steps, "BARRIER": True, "num_warps": how.tiles["SPLIT"]}
-    launch_together(kernel, how.grid, **arguments, **options)
-
-
-def launch_together(kernel: Any, grid: tuple[int, int], /, **arguments: Any) -> None:
-    """Launch a kernel whose programs wait for each other, as a cooperative grid.
-
-    Raises:
-        RefusedError: they do not fit on the GPU at the same time.
-    """
-    arguments["launch_cooperative_grid"] = True
-    if not may_launch(kernel, grid, arguments):
-        return
-    try:
-        run(kernel, grid, **arguments)
-    except Exception as error:
-        # Triton's OutOfResources, and CUDA's messages for too many blocks or no cooperative launch.
-        refusals = ("OutOfResources", "cooperative", "operation not supported")
-        if not any(words in f"{type(error).__name__}: {error}" for words in refusals):
-            raise
-        raise RefusedError(str(error)) from error
