@@ -94,7 +94,7 @@ def register_cell(name: str, cell, options: type | None = None) -> None:
             are none.
 
     Raises:
-        UserError: the name is taken or invalid.
+        UserError: the name is taken or invalid, or a class was given with options.
     """
     from fairseq_casrnn.cells import FAMILIES, Family, NoOptions
     from fairseq_casrnn.errors import UserError
@@ -105,6 +105,11 @@ def register_cell(name: str, cell, options: type | None = None) -> None:
         )
     if name in FAMILIES:
         raise UserError(f"there already is a cell {name!r}; give yours another name")
+    if isinstance(cell, type) and options is not None:
+        raise UserError(
+            f"the cell {name!r} has options; give register_cell a function make_cell(k, options) "
+            f"that passes them on, instead of the class {cell.__name__}"
+        )
     make_cell = (lambda k, options: cell()) if isinstance(cell, type) else cell
     FAMILIES[name] = Family(make_cell, options or NoOptions)
     models = sys.modules.get(f"{__name__}.models")

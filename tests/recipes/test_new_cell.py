@@ -13,6 +13,8 @@ from command_lines.programs import fairseq
 from helpers import assert_close, rand
 
 from fairseq_casrnn import cli, plugin, register_cell
+from fairseq_casrnn.cells import FAMILIES
+from fairseq_casrnn.cells.cas_lstm import CASOptions
 from fairseq_casrnn.cells.stacked_lstm import LSTMCell
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.runs import environment
@@ -121,6 +123,12 @@ def test_its_step(monkeypatch):
 def test_names_that_are_refused(name, sentence):
     with pytest.raises(UserError, match=sentence):
         register_cell(name, LSTMCell)
+
+
+def test_options_need_a_function():
+    with pytest.raises(UserError, match=r"give register_cell a function make_cell\(k, options\)"):
+        register_cell("needs_options", LSTMCell, CASOptions)
+    assert "needs_options" not in FAMILIES
 
 
 COMMANDS = """
