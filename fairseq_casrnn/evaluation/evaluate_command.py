@@ -109,9 +109,15 @@ def evaluate_translation(run: Path, args: argparse.Namespace) -> dict:
 
 
 def evaluate_language_model(run: Path, args: argparse.Namespace) -> dict:
-    """Perplexities with a run's checkpoint, read as in training; :func:`.evaluate_lm.evaluate`."""
+    """Perplexities with a run's checkpoint, read as in training; :func:`.evaluate_lm.evaluate`.
+
+    Raises:
+        UserError: a subset is chosen.
+    """
     from fairseq_casrnn.evaluation.evaluate_lm import evaluate
 
+    if args.subset != "test":
+        raise UserError("language models are scored on both valid and test; drop --subset")
     return evaluate(args.folder, run, args.checkpoint)
 
 

@@ -24,6 +24,15 @@ Result = dict[str, Any]
 #: Results by system and seed.
 Results = dict[str, dict[int, Result]]
 
+TITLES = {
+    "accuracy": "accuracy",
+    "f1": "F1",
+    "bleu": "BLEU (tokenised)",
+    "test": "perplexity",
+    "test_with_cache": "perplexity with a cache",
+}
+"""What the table of a metric is called."""
+
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose the runs."""
@@ -94,7 +103,9 @@ def choose_checkpoint(run: Path, which: str) -> Path:
     if which in ("best", "last"):
         path = run / f"checkpoint_{which}.pt"
         if not path.exists():
-            raise UserError(f"{path} does not exist; train the model first")
+            last = which == "best" and (run / "checkpoint_last.pt").exists()
+            remedy = "give --checkpoint last" if last else "train the model first"
+            raise UserError(f"{path} does not exist; {remedy}")
         return path
     path = run / f"checkpoint_avg_{which.replace(':', '_')}.pt"
     if which == "ema":
@@ -188,10 +199,11 @@ def evaluate_runs(args: argparse.Namespace, evaluate: Callable[[Path], Result]) 
     """
     check_at_least(1, batch_size=getattr(args, "batch_size", None))
     runs = find_runs(args.out, args.arch, args.seed)
-    if args.baseline and args.baseline not in {arch for arch, _, _ in runs}:
+    systems = {arch for arch, _, _ in runs}
+    if args.baseline and args.baseline not in systems:
         raise UserError(
-            f"--baseline {args.baseline} is not among the evaluated runs; train it, or name it "
-            "with --arch, too"
+            f"--baseline {args.baseline} is not among the evaluated systems "
+            f"({', '.join(sorted(systems))}); train it, or name it with --arch, too"
         )
     results: Results = {}
     for arch, seed, run in runs:
@@ -202,7 +214,11 @@ def evaluate_runs(args: argparse.Namespace, evaluate: Callable[[Path], Result]) 
 
 
 def compare_systems(
-    results: Results, metric: str, baseline: str | None, lower: bool = False
+    results: Results,
+    metric: str,
+    baseline: str | None,
+    lower: bool = False,
+    subset: str = "test",
 ) -> None:
     """Print mean ± deviation of each system's scores, and a t-test against the baseline's.
 
@@ -211,10 +227,13 @@ def compare_systems(
         metric: the score.
         baseline: system to compare with, if any.
         lower: whether lower scores are better.
+        subset: the split of the scores.
     """
     scores = {arch: {seed: one[metric] for seed, one in of.items()} for arch, of in results.items()}
     if sum(map(len, scores.values())) > 1:
-        show(table(scores, baseline, lower))
+        several = any(len(of) > 1 for of in scores.values())
+        what = ", mean ± standard deviation" if several else ""
+        show([f"{TITLES[metric]} on {subset}{what}:", *table(scores, baseline, lower)])
 
 
 def compare_on_sentences(args: argparse.Namespace, results: Results, metric: str) -> None:
@@ -254,5 +273,5 @@ def evaluate_and_compare(
     results = evaluate_runs(args, evaluate)
     first = next(iter(next(iter(results.values())).values()))
     metric = next(name for name in metrics if name in first)
-    compare_systems(results, metric, args.baseline, lower)
+    compare_systems(results, metric, args.baseline, lower, args.subset)
     compare_on_sentences(args, results, metric)

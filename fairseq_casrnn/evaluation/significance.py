@@ -226,7 +226,8 @@ def table(
                 if lower:
                     greater, less = less, greater
                 p, pairs = paired_t_test(greater, less)
-                line += f"  p = {p:.2g} against {baseline} (one-tailed, {pairs} pairs)"
+                test = f"one-tailed paired t-test, {pairs} pairs"
+                line += f"  p = {p:.2g} against {baseline} ({test})"
             else:
                 line += f"  no test: fewer than two seeds in common with {baseline}"
         lines.append(line)

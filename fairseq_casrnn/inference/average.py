@@ -15,7 +15,7 @@ from pathlib import Path
 from fairseq_casrnn import register
 from fairseq_casrnn.diagnostics.checkpoints import explain_failure
 from fairseq_casrnn.diagnostics.files import disk_full
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, counted
 from fairseq_casrnn.files import check_writable, replacing
 from fairseq_casrnn.patches.checkpoint_files import check_archive
 from fairseq_casrnn.patches.safe_loading import allow_checkpoint_globals
@@ -53,8 +53,9 @@ def find_checkpoints(folder: Path, which: str, maximize: bool | None = None) -> 
     if len(found) < count:
         option = "--keep-last-epochs" if match[1] == "last" else "--keep-best-checkpoints"
         raise UserError(
-            f"{folder} holds {len(found)} checkpoints for {which}; ask for fewer, use the best or "
-            f"last checkpoint, or train for at least {count} epochs with {option} {count}"
+            f"{folder} holds {counted(len(found), 'checkpoint')} for {which}; ask for fewer, "
+            f"use the best or last checkpoint, or train for at least {count} epochs "
+            f"with {option} {count}"
         )
     if match[1] == "best" and maximize is None:
         maximize = is_maximized(load(found[0][1]))

@@ -88,7 +88,7 @@ def test_a_run_asked_for_must_exist(out, archs, seeds, run):
 @pytest.mark.parametrize(
     ("which", "message"),
     [
-        ("best", r"checkpoint_best\.pt does not exist"),
+        ("best", r"checkpoint_best\.pt does not exist; give --checkpoint last"),
         ("first", "not 'first'"),
         ("last:0", "last:0"),
     ],

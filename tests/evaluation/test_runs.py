@@ -91,7 +91,7 @@ def program(request, monkeypatch):
     ("options", "message"),
     [
         (["--batch-size", "0"], "--batch-size is 0; it must be at least 1"),
-        (["--baseline", "b"], "--baseline b is not among the evaluated runs"),
+        (["--baseline", "b"], "--baseline b is not among the evaluated systems (a); train it"),
         (["--arch", "b"], "holds no run of b with seed 1; train it first, or choose others"),
     ],
 )
@@ -141,6 +141,7 @@ def test_what_is_recorded(tmp_path, program, capsys):
             "a against b, seed 2: p = 1 (approximate randomization of sentences, two-sided)"
         )
         assert printed.pop().startswith("a against b, seed 1: p = 1 ")
+    assert printed[-3].endswith(" on valid, mean ± standard deviation:")
     assert printed[-2] == "b  60.50 ± 0.71  (2 runs)"
     assert printed[-1].startswith("a  71.00 ± 1.41  (2 runs)  p = 0.0")
 

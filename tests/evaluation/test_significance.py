@@ -115,7 +115,7 @@ def test_table(tmp_path, capsys):
     first, second, third = capsys.readouterr().out.splitlines()
     assert first.split() == ["lstm", "28.13", "±", "0.15", "(3", "runs)"]
     assert second.startswith("cas    28.70 ± 0.20  (3 runs)  p = 0.0")
-    assert "one-tailed, 3 pairs" in second
+    assert "one-tailed paired t-test, 3 pairs" in second
     assert third == "other  1.00  (1 run)  no test: fewer than two seeds in common with lstm"
     assert significance.main([str(path), "--baseline", "none"]) == 2
     assert "no result of none; there are cas, lstm, other" in capsys.readouterr().err

@@ -78,6 +78,10 @@ def test_which_checkpoints(tmp_path):
     assert names == ["checkpoint.best_loss_10.25.pt"]  # as the run's options say
     with pytest.raises(UserError, match=r"3 checkpoints for last:4.*--keep-last-epochs 4"):
         average.find_checkpoints(tmp_path, "last:4")
+    (tmp_path / "other").mkdir()
+    checkpoint(tmp_path / "other" / "checkpoint3.pt", [1.0])
+    with pytest.raises(UserError, match=r"holds 1 checkpoint for last:2"):
+        average.find_checkpoints(tmp_path / "other", "last:2")
     for wrong in ("last", "last:0", "worst:3"):
         with pytest.raises(UserError, match=f"'{wrong}' is neither"):
             average.find_checkpoints(tmp_path, wrong)

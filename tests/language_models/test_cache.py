@@ -202,7 +202,9 @@ def test_runs(data, checkpoint, tmp_path, capsys):
         f"{best.flatness:g})"
     )
     assert printed[4:] == [
+        "perplexity on test, mean ± standard deviation:",
         f"cas_lstm_lm_tiny  {result['test']:.2f} ± 0.00  (2 runs)",
+        "perplexity with a cache on test, mean ± standard deviation:",
         f"cas_lstm_lm_tiny, cache  {result['test_with_cache']:.2f} ± 0.00  (2 runs)",
     ]
 

@@ -131,7 +131,7 @@ def test_iwslt14_with_seeds_and_a_test_of_significance(tmp_path):
     assert baseline.startswith("cas_lstm_tiny  ")
     assert "(2 runs)" in baseline
     assert other.startswith("a_copy ")
-    assert "p = 0.5 against cas_lstm_tiny (one-tailed, 2 pairs)" in other
+    assert "p = 0.5 against cas_lstm_tiny (one-tailed paired t-test, 2 pairs)" in other
 
 
 @pytest.mark.full
