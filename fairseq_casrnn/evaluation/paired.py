@@ -138,6 +138,9 @@ def bootstrap(
 ) -> float:
     """Two-sided p-value of sacrebleu's paired bootstrap (Koehn 2004); 1 if BLEU is equal.
 
+    As in the Moses script, the differences of the samples are centred after their sign is dropped.
+    This makes p too small: under the null hypothesis it is below 0.05 in about a tenth of cases.
+
     Args:
         before, after: the translations of two systems.
         references: the reference translations.
