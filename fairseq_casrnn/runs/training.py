@@ -102,14 +102,15 @@ def describe(trainer) -> dict[str, object]:
 
 def describe_data(task) -> dict[str, object]:
     """Folder, checksum and numbers of examples of the training data."""
-    folder = getattr(task.cfg, "data", None) or ""
+    options = task.cfg or task.args  # language models have no task.cfg
+    folder = getattr(options, "data", None) or ""
     found: dict[str, object] = {"folder": folder}
     first = Path(folder.split(":")[0])
     if folder and first.is_dir():
         files = training_files(first)
         if sum(path.stat().st_size for path in files) <= LARGEST:
             found["checksum"] = checksum(contents(files))
-    for part, split in (("train", getattr(task.cfg, "train_subset", "train")), ("valid", "valid")):
+    for part, split in (("train", getattr(options, "train_subset", "train")), ("valid", "valid")):
         if split in task.datasets:
             found[part] = len(task.datasets[split])
     return found

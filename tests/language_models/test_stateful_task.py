@@ -11,6 +11,7 @@ from fairseq.data import data_utils
 
 from fairseq_casrnn.diagnostics.explain import explain
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.runs import record
 
 from .conftest import train
 
@@ -45,6 +46,13 @@ def evaluated(done):
     """(tokens, perplexity) that fairseq-eval-lm logged."""
     tokens = re.search(r"Evaluated ([\d,]+) tokens", done.log)[1]
     return int(tokens.replace(",", "")), float(re.search(r"Perplexity: ([\d.]+)", done.log)[1])
+
+
+def test_the_record_of_the_data(data, tmp_path):
+    train(data, tmp_path, epochs=1)
+    found = record.read(tmp_path)["data"]
+    assert found["folder"] == str(data)
+    assert found["checksum"].count(" ") == 1
 
 
 @pytest.mark.parametrize("sentences", [False, True])
