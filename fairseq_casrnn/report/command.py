@@ -62,9 +62,12 @@ def run(args: argparse.Namespace) -> None:
     runs = dict(zip(short_names(folders), found, strict=True))
     text = render(runs, args.subset, args.title or ", ".join(runs))
     write_text(args.output, text)
-    for folder in folders:
-        if not (folder / f"{args.subset}.{TABLE}").is_file():
-            print(f"{folder} has no {args.subset}.{TABLE}: no errors or samples of it")
+    for one in found:
+        if not one.scores and one.predictions is None:
+            how = "" if args.subset == "test" else f" with --subset {args.subset}"
+            show([f"{one.folder} has no scores on {args.subset}; evaluate it{how} first"])
+        elif one.predictions is None and "test" not in one.scores:  # language models have none
+            show([f"{one.folder} has no {args.subset}.{TABLE}: no errors or samples of it"])
     show([f"report: {args.output}"])
 
 

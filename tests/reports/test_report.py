@@ -241,3 +241,11 @@ def test_without_predictions_it_says_so(tmp_path, capsys):
     page = report(tmp_path, run)
     assert f"{run} has no test.predictions.tsv: no errors or samples" in capsys.readouterr().out
     assert len(page.pictures) == 5
+    (run / "test.json").write_text('{"valid": 20.0, "test": 21.0}')
+    report(tmp_path, run)
+    assert " has no " not in capsys.readouterr().out  # a language model has no predictions
+    (run / "test.json").unlink()
+    report(tmp_path, run)
+    assert f"{run} has no scores on test; evaluate it first" in capsys.readouterr().out
+    report(tmp_path, run, "--subset", "valid")
+    assert "evaluate it with --subset valid first" in capsys.readouterr().out
