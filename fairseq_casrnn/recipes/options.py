@@ -16,7 +16,7 @@ from fairseq_casrnn.recipes.recipe import KINDS, Parts, Recipe, load
 
 BASELINE = (
     "compare the others with: a paired t-test over seeds and, for each seed, McNemar's test of "
-    "classifiers, approximate randomization of taggers or paired bootstrap of translations"
+    "classifiers or approximate randomization of taggers and translations"
 )
 # Metavariable (empty if the option has no value) and help, with the recipe's values in braces.
 OPTIONS = {

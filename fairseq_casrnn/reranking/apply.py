@@ -13,7 +13,7 @@ from fairseq_casrnn.data.text import read_bytes
 from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.bleu import tokenized_metric
-from fairseq_casrnn.evaluation.paired import SAMPLES, bootstrap
+from fairseq_casrnn.evaluation.paired import bleu_randomization
 from fairseq_casrnn.files import check_writable, write_json, write_text
 from fairseq_casrnn.reranking import problem as problems
 from fairseq_casrnn.reranking.mert import oracle
@@ -56,8 +56,8 @@ def run(args: argparse.Namespace) -> None:
             write_json(args.json, report)
         print(summary(report["baseline"], report["reranked"], report["oracle"]))
         print(
-            f"p = {report['p']:.4f} (two-sided, paired bootstrap, {SAMPLES} samples, the run that "
-            f"is best on validation, BLEU {report['reranked'][best]:.2f})"
+            f"p = {report['p']:.4f} (two-sided, approximate randomization, the run that is best on "
+            f"validation, BLEU {report['reranked'][best]:.2f})"
         )
 
 
@@ -70,7 +70,7 @@ def compare(problem: problems.RerankingProblem, runs: Sequence[np.ndarray], best
         "baseline": lists.bleu_of(choices[0]),
         "reranked": [lists.bleu_of(choice) for choice in choices[1:]],
         "oracle": lists.bleu_of(oracle(lists, choices)),
-        "p": bootstrap(
+        "p": bleu_randomization(
             problem.chosen(problem.baseline),
             problem.chosen(runs[best]),
             problem.references or [],

@@ -242,7 +242,11 @@ def test_translations_against_those_of_a_baseline(out, monkeypatch, capsys):
     assert evaluate_translation.main([*options, "--baseline", "b"]) == 0
     *_, better, last = capsys.readouterr().out.splitlines()
     assert better.startswith("a  ")
-    assert last == "a against b, seed 2: p = 0.001 (paired bootstrap of sacreBLEU, two-sided)"
+    assert (
+        last
+        == "a against b, seed 2: p = 0.0001 (sacreBLEU, approximate randomization of sentences, "
+        "two-sided)"
+    )
     found = (out / "b/seed2/test.predictions.tsv").read_text().splitlines()
     assert found[0] == "source\treference\ttranslation"
     assert found[4] == "\t".join([lines[3], lines[3], "Word 3 of the text and."])

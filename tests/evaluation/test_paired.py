@@ -10,7 +10,7 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import paired
 from fairseq_casrnn.evaluation.bleu import tokenized_metric
 from fairseq_casrnn.evaluation.paired import (
-    bootstrap,
+    bleu_randomization,
     compare_with_baseline,
     f1,
     randomization,
@@ -113,19 +113,19 @@ def test_translations(tmp_path):
         for name, found in
         zip("abc", (texts[0], texts[1], [text.upper() for text in texts[2]]), strict=True)
     )  # fmt: skip
-    assert compare_with_baseline(one, other, "test", "bleu")[:2] == ("bootstrap", 1.0)
+    assert compare_with_baseline(one, other, "test", "bleu")[:2] == ("randomization", 1.0)
     found = compare_with_baseline(perfect, one, "test", "bleu")
-    assert found == ("bootstrap", found.p, f"p = {found.p:.2g} (paired bootstrap of sacreBLEU, "
-                     "two-sided)")  # fmt: skip
+    text = f"p = {found.p:.2g} (sacreBLEU, approximate randomization of sentences, two-sided)"
+    assert found == ("randomization", found.p, text)
     assert found.p < 0.01
 
 
 def test_no_difference_is_not_significant():
     metric, lines = tokenized_metric(), ["a b c d e", "f g h i"]
-    assert bootstrap(lines, lines, lines, metric) == 1.0
+    assert bleu_randomization(lines, lines, lines, metric) == 1.0
     one, other, references = ([f"s{n} a b c d {last}" for n in range(9)] for last in "xyz")
-    assert bootstrap(one, other, references, metric) == 1.0
-    assert bootstrap(one, references, references, metric) < 0.01
+    assert bleu_randomization(one, other, references, metric) == 1.0
+    assert bleu_randomization(one, references, references, metric) < 0.01
 
 
 def test_randomization_is_that_of_all_exchanges():
