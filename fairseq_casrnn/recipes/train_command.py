@@ -146,9 +146,10 @@ def check_architecture(name: str, recipe: Recipe) -> None:
     }
     if name not in known:
         own = [one for one, cls in known.items() if cls.__module__.startswith("fairseq_casrnn.")]
+        plugin = "" if name in ARCH_MODEL_REGISTRY else " (that of a plugin needs --user-dir)"
         raise UserError(
             f"--arch {name} is not an architecture for this kind of data ({kind}); "
-            f"{suggestion(name, own)}"
+            f"{suggestion(name, own)}{plugin}"
         )
 
 

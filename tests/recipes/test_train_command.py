@@ -55,6 +55,7 @@ def prepared(folder, kind, notes):
             "cas_lstm_iwslt_tiny",
             "(translation); did you mean cas_lstm_iwslt or cas_lstm_",
         ),
+        ("translation", "my_lstm_iwslt", "_iwslt? (that of a plugin needs --user-dir)\n"),
         ("translation", "cas_lstm_lm_ptb", "is not an architecture for this kind of data (trans"),
         ("language-model", "x_lm", "this kind of data (language model); choose from cas_lstm_lm, "),
     ],
