@@ -253,7 +253,7 @@ def test_a_killed_recipe_stops_its_training(tmp_path):
     stopped = tmp_path / "stopped"
     stub = stub_python(
         tmp_path / "python",
-        f"trap 'touch {stopped}; exit' TERM\necho begun\nwhile :; do sleep 0.05; done",
+        f"trap 'touch {stopped}; exit' TERM\necho begun\nfor i in $(seq 1400); do sleep 0.05; done",
     )
     script = subprocess.Popen(
         [EXAMPLES / "multi30k/train.sh", "--data", tmp_path, "--out", tmp_path / "out", "--tiny"],
