@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 from fairseq_casrnn.data.prepared import prepared_folder, prepared_kind
 from fairseq_casrnn.errors import UserError
@@ -69,15 +67,13 @@ def run(args: argparse.Namespace) -> None:
     kind = prepared_kind(args.folder)
     if args.unconstrained_tags and kind != "tagging":
         raise UserError(f"--unconstrained-tags is for taggers, not for {kind}; drop it")
-    evaluator = EVALUATORS[kind]
+    evaluate = EVALUATORS[kind]
     args.out = args.out or args.folder / "out"
     args.arch, seeds = listed(args.arch), listed(args.seed)
     check_numbers("--seed", seeds)
     args.seed = list(map(int, seeds))
     check_trained_on(str(args.folder), str(args.out), args.arch, seeds)
-    evaluate_and_compare(
-        args, lambda one: evaluator.evaluate(one, args), evaluator.metrics, evaluator.lower
-    )
+    evaluate_and_compare(args, lambda one: evaluate(one, args))
 
 
 def evaluate_classifier(run: Path, args: argparse.Namespace) -> dict:
@@ -121,23 +117,9 @@ def evaluate_language_model(run: Path, args: argparse.Namespace) -> dict:
     return evaluate(args.folder, run, args.checkpoint)
 
 
-class Evaluator(NamedTuple):
-    """How models of one kind are evaluated.
-
-    Args:
-        evaluate: evaluates a run, and prints and returns its result.
-        metrics: scores to compare; the first one that a result has counts.
-        lower: whether lower scores are better.
-    """
-
-    evaluate: Callable[[Path, argparse.Namespace], dict]
-    metrics: tuple[str, ...]
-    lower: bool = False
-
-
 EVALUATORS = {
-    "classification": Evaluator(evaluate_classifier, ("accuracy",)),
-    "tagging": Evaluator(evaluate_tagger, ("f1", "accuracy")),
-    "translation": Evaluator(evaluate_translation, ("bleu",)),
-    "language-model": Evaluator(evaluate_language_model, ("test",), lower=True),
+    "classification": evaluate_classifier,
+    "tagging": evaluate_tagger,
+    "translation": evaluate_translation,
+    "language-model": evaluate_language_model,
 }

@@ -119,11 +119,11 @@ def _evaluate_all(args: argparse.Namespace) -> None:
         return evaluate(args.data, run, args.checkpoint, args.sentence_reset, args.cache)
 
     results = evaluate_runs(args, evaluate_run)
-    compare_systems(results, "test", args.baseline, lower=True)
+    compare_systems(results, "test", args.baseline)
     if args.cache is not None:
         cached = {f"{arch}, cache": of for arch, of in results.items()}
         baseline = args.baseline and f"{args.baseline}, cache"
-        compare_systems(cached, "test_with_cache", baseline, lower=True)
+        compare_systems(cached, "test_with_cache", baseline)
 
 
 if __name__ == "__main__":

@@ -160,7 +160,7 @@ def main(argv: list[str] | None = None) -> int:
     def evaluate_run(run: Path) -> dict:
         return evaluate(args.data, run, *which)
 
-    return run_main(lambda: evaluate_and_compare(args, evaluate_run, ["f1", "accuracy"]))
+    return run_main(lambda: evaluate_and_compare(args, evaluate_run))
 
 
 if __name__ == "__main__":

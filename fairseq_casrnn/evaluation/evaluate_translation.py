@@ -206,7 +206,7 @@ def _evaluate_all(args: argparse.Namespace, extra: list[str]) -> None:
     def evaluate_run(run: Path) -> Result:
         return evaluate(args.data, run, args.checkpoint, args.beam, extra)
 
-    evaluate_and_compare(args, evaluate_run, ["bleu"])
+    evaluate_and_compare(args, evaluate_run)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from fairseq_casrnn.data.values import natural
 from fairseq_casrnn.errors import UserError, check_at_least
 from fairseq_casrnn.evaluation.paired import compare_with_baseline
 from fairseq_casrnn.evaluation.prediction_files import TABLE, as_lines
-from fairseq_casrnn.evaluation.significance import table
+from fairseq_casrnn.evaluation.significance import LOWER_IS_BETTER, table
 from fairseq_casrnn.files import append_json, write_json, write_text
 from fairseq_casrnn.inference.average import average, find_checkpoints, load, save
 from fairseq_casrnn.recipes.options import check_checkpoint
@@ -25,13 +25,13 @@ Result = dict[str, Any]
 Results = dict[str, dict[int, Result]]
 
 TITLES = {
-    "accuracy": "accuracy",
     "f1": "F1",
+    "accuracy": "accuracy",
     "bleu": "BLEU (tokenised)",
     "test": "perplexity",
     "test_with_cache": "perplexity with a cache",
 }
-"""What the table of a metric is called."""
+"""Metrics that systems are compared by; of those in a result, the first one counts."""
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -217,7 +217,6 @@ def compare_systems(
     results: Results,
     metric: str,
     baseline: str | None,
-    lower: bool = False,
     subset: str = "test",
 ) -> None:
     """Print mean ± deviation of each system's scores, and a t-test against the baseline's.
@@ -226,11 +225,11 @@ def compare_systems(
         results: the results; nothing is printed for a single one.
         metric: the score.
         baseline: system to compare with, if any.
-        lower: whether lower scores are better.
         subset: the split of the scores.
     """
     scores = {arch: {seed: one[metric] for seed, one in of.items()} for arch, of in results.items()}
     if sum(map(len, scores.values())) > 1:
+        lower = metric in LOWER_IS_BETTER
         several = any(len(of) > 1 for of in scores.values())
         what = ", mean ± standard deviation" if several else ""
         show([f"{TITLES[metric]} on {subset}{what}:", *table(scores, baseline, lower)])
@@ -253,25 +252,18 @@ def compare_on_sentences(args: argparse.Namespace, results: Results, metric: str
                 show([f"{arch} against {args.baseline}, seed {seed}: {found.text}"])
 
 
-def evaluate_and_compare(
-    args: argparse.Namespace,
-    evaluate: Callable[[Path], Result],
-    metrics: Sequence[str],
-    lower: bool = False,
-) -> None:
+def evaluate_and_compare(args: argparse.Namespace, evaluate: Callable[[Path], Result]) -> None:
     """Evaluate the runs that the options choose, and compare the systems.
 
     Args:
         args: options of :func:`add_run_arguments`, and ``subset``.
         evaluate: returns the result of a run, and prints it.
-        metrics: scores; the first one that results have counts.
-        lower: whether lower scores are better.
 
     Raises:
         UserError: see :func:`evaluate_runs`.
     """
     results = evaluate_runs(args, evaluate)
     first = next(iter(next(iter(results.values())).values()))
-    metric = next(name for name in metrics if name in first)
-    compare_systems(results, metric, args.baseline, lower, args.subset)
+    metric = next(name for name in TITLES if name in first)
+    compare_systems(results, metric, args.baseline, args.subset)
     compare_on_sentences(args, results, metric)

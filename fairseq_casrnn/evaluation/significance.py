@@ -24,7 +24,7 @@ Scores = dict[int, float]
 Runs = dict[str, dict[int, dict]]
 
 #: Perplexities, as ``evaluate_lm`` records them.
-LOWER_IS_BETTER = ("valid", "test")
+LOWER_IS_BETTER = ("valid", "test", "test_with_cache")
 #: Settings, also options of the command line, that should be equal for all results of a table.
 SETTINGS = ("checkpoint", "beam", "mode")
 

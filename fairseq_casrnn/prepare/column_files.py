@@ -10,7 +10,7 @@ from pathlib import Path
 from fairseq_casrnn.data.text import COMMENT
 from fairseq_casrnn.data.words import ASCII_SPACE
 from fairseq_casrnn.errors import UserError, counted
-from fairseq_casrnn.prepare.table_files import first_line, read_utf8
+from fairseq_casrnn.prepare.table_files import read_utf8, refuse_json
 
 DOCUMENT = "-DOCSTART-"
 LONGEST = 2000  # words in a sentence; a file with longer ones lacks blank lines
@@ -108,11 +108,9 @@ def detect_columns(path: Path, lines: list[str]) -> tuple[int, bool]:
     Raises:
         UserError: the file has JSON, no words, or a single column.
     """
-    if first_line(lines).startswith('{"'):
-        raise UserError(
-            f"{path} has JSON objects; write a word and its tag in each line, and a blank line "
-            "after each sentence"
-        )
+    refuse_json(
+        path, lines, "write a word and its tag in each line, and a blank line after each sentence"
+    )
     real = [line for line in lines if line.strip() and not line.startswith(("#", DOCUMENT))]
     if not real:
         raise UserError(f"{path} has no line with a word and its tag; give another file")

@@ -15,7 +15,7 @@ from fairseq_casrnn.data.words import words
 from fairseq_casrnn.errors import UserError, check_at_least, counted
 from fairseq_casrnn.prepare.options import add_options, add_sentencepiece, check_options
 from fairseq_casrnn.prepare.splitting import SHARE
-from fairseq_casrnn.prepare.table_files import first_line, is_hidden, read_utf8
+from fairseq_casrnn.prepare.table_files import is_hidden, read_utf8, refuse_json
 
 ENDINGS = (".txt", *COMPRESSED)
 MIN_COUNT = 2  # default for words: <unk> is trained on words that occur once
@@ -99,8 +99,7 @@ def read_text(path: Path, args: argparse.Namespace, may_be_blank: bool = False) 
         )
         return [line for one in files for line in read_text(one, args, may_be_blank=True)]
     lines = read_utf8(path, may_be_blank)
-    if first_line(lines).startswith('{"'):
-        raise UserError(f"{path} has JSON objects; give a file with the text alone")
+    refuse_json(path, lines, "give a file with the text alone")
     marked = next((n for n, line in enumerate(lines, start=1) if "<unk>" in line.split()), None)
     if marked and args.tokenizer != "whitespace" and args.sentencepiece is None:
         print(

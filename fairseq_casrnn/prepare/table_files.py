@@ -101,6 +101,12 @@ def first_line(lines: Sequence[str]) -> str:
     return next((line for line in lines if line.strip()), "").strip()
 
 
+def refuse_json(path: Path, lines: Sequence[str], remedy: str) -> None:
+    """Raise UserError, with the remedy, for the lines of a file of JSON objects."""
+    if first_line(lines).startswith('{"'):
+        raise UserError(f"{path} has JSON objects; {remedy}")
+
+
 def read_columns(
     path: Path, lines: Sequence[str], delimiters: str, skip_malformed: bool = False
 ) -> Table:

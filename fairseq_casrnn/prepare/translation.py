@@ -237,5 +237,6 @@ def words(text: str) -> int:
 
 def columns(pairs: Iterable[Pair]) -> tuple[list[str], list[str]]:
     """The sources and the targets of pairs."""
-    source, target = zip(*rows, strict=True) if (rows := list(pairs)) else ((), ())
+    rows = list(pairs)
+    source, target = zip(*rows, strict=True) if rows else ((), ())
     return list(source), list(target)
