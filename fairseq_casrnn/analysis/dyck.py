@@ -79,11 +79,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Print perplexity, floor and WCPA; write table and plot. Raises UserError."""
     from fairseq_casrnn.inference.lm_inputs import read_sentences
-    from fairseq_casrnn.inference.loading import find_checkpoint, load_language_model
+    from fairseq_casrnn.inference.loading import checkpoint_file, load_language_model
 
     check_writable(args.csv, args.png, args.results)
     floors = read_floors(args.data, args.subset)
-    args.path = find_checkpoint(args.path)
+    args.path = checkpoint_file(args.path)
     model, task = load_language_model(args.path, args.data / "data-bin")
     dictionary = task.source_dictionary
     sentences = read_sentences(args.data / "data-bin", args.subset, dictionary)

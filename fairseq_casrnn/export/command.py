@@ -131,7 +131,7 @@ def copy_subwords(read: Checkpoint, data: Path | None, folder: Path) -> dict[str
     """
     from fairseq_casrnn.data.bpe import NAME as BPE_CODES
     from fairseq_casrnn.data.sentencepiece_units import NAME as SENTENCEPIECE
-    from fairseq_casrnn.models.run_folders import text_files
+    from fairseq_casrnn.models.text_files import text_files
 
     try:
         _, options = text_files(read.file, read.cfg, data, read.is_packed)

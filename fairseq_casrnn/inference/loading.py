@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.runs.layout import find_checkpoint, find_data
 
 
 @dataclass(frozen=True)
@@ -41,17 +42,17 @@ Source = str | os.PathLike | Checkpoint
 """A checkpoint, its folder, or a file of ``casrnn pack``; or one of these that has been read."""
 
 
-def find_checkpoint(path: Path) -> Path:
+def checkpoint_file(path: Path) -> Path:
     """``path``, a checkpoint, or that of the run whose folder it is; packed models are unpacked.
 
     Raises:
         UserError: there is none.
     """
-    from fairseq_casrnn.models import hub, packed
+    from fairseq_casrnn.models.packed import unpacked
 
     if not path.exists():
         raise UserError(f"checkpoint {path} does not exist; check the path or train the model")
-    return hub.find_checkpoint(packed.unpacked(path), None)
+    return find_checkpoint(unpacked(path))
 
 
 def read_checkpoint(path: Source, kind: str | None = None) -> Checkpoint:
@@ -75,7 +76,7 @@ def read_checkpoint(path: Source, kind: str | None = None) -> Checkpoint:
         return path
     fairseq_casrnn.register()
     path = Path(path)
-    file = find_checkpoint(path)
+    file = checkpoint_file(path)
     name = path if is_packed(path) else file
     with explained():
         state = checkpoint_utils.load_checkpoint_to_cpu(str(file))
@@ -109,11 +110,10 @@ def _build(read: Checkpoint, data: str | os.PathLike | None, **options: str):
     from fairseq_casrnn import kinds
     from fairseq_casrnn.data.dictionaries import check_digest
     from fairseq_casrnn.diagnostics.explain import explained
-    from fairseq_casrnn.models.data_folders import find_data
 
     if data is not None and not Path(data).is_dir():
         raise UserError(f"{data} is not a folder; give the data-bin that the model was trained on")
-    data = find_data(read.file.parent, data, read.cfg.task, read.cfg.model)
+    data = find_data(read.file.parent, data, read.cfg)
     options["data"] = str(data)
     checkpoint_utils.overwrite_args_by_name(read.cfg, options)
     if read.state.get("args") is not None:  # of an old version of fairseq
@@ -151,7 +151,7 @@ def load_translator(path: Source, data: str | os.PathLike | None = None):
 
     with captured_log(), explained():
         read = read_checkpoint(path, TRANSLATION)
-        from fairseq_casrnn.models.run_folders import text_files
+        from fairseq_casrnn.models.text_files import text_files
         from fairseq_casrnn.models.translation_hub import TranslationHub
 
         folder, options = text_files(read.file, read.cfg, data, read.is_packed)

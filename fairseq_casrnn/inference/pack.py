@@ -17,7 +17,8 @@ from fairseq_casrnn.data.sentencepiece_units import find_model
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable, replacing
 from fairseq_casrnn.inference.average import load
-from fairseq_casrnn.models.translation_files import TOKENIZERS, find_files
+from fairseq_casrnn.models.text_files import TOKENIZERS, translation_files
+from fairseq_casrnn.runs.layout import dictionaries, find_checkpoint, find_data
 
 KEPT = ("args", "cfg", "model", "criterion", "optimizer_history", "task_state")  # in a checkpoint
 LANGUAGES = ("source_lang", "target_lang")
@@ -64,12 +65,11 @@ def run(args: argparse.Namespace) -> None:
     check_writable(args.output)
     with captured_log():
         register()
-        from fairseq_casrnn.models.hub import find_checkpoint
         from fairseq_casrnn.models.packed import is_packed
 
         if is_packed(args.path):
             raise UserError(f"{args.path} is already packed; use it as it is")
-        checkpoint = find_checkpoint(args.path, None)
+        checkpoint = find_checkpoint(args.path)
         state = load(checkpoint)
         if not state.get("cfg"):
             raise UserError(
@@ -89,16 +89,14 @@ def contents(
     Raises:
         UserError: a file is missing, or this kind of model cannot be packed.
     """
-    from fairseq_casrnn.models.data_folders import dictionaries, find_data
     from fairseq_casrnn.models.packed import FORMAT, TEXT, text_options
 
-    task, model = cfg["task"], cfg["model"]
-    kind = task["_name"]
-    manifest = {"format": FORMAT, "version": __version__, "task": kind, "arch": model["_name"]}
+    kind, arch = cfg["task"]["_name"], cfg["model"]["_name"]
+    manifest = {"format": FORMAT, "version": __version__, "task": kind, "arch": arch}
     if kind != "translation" and (args.tokenizer or args.bpe_codes):
         raise UserError("--tokenizer and --bpe-codes are for translation models; drop them")
     if kind == "translation":
-        found = find_files(checkpoint, cfg, args.data)
+        found = translation_files(checkpoint, cfg, args.data)
         if args.tokenizer:
             found = replace(found, tokenizer=args.tokenizer)
         if args.bpe_codes:
@@ -110,8 +108,8 @@ def contents(
         return files, manifest | found.options()
     if kind not in PACKED_TASKS:
         raise UserError(f"{checkpoint} is a model of the task {kind}, which cannot be packed")
-    folder = find_data(checkpoint.parent, args.data, task, model)
-    files = {name: folder / name for name in dictionaries(folder, task, model)}
+    folder = find_data(checkpoint.parent, args.data, cfg)
+    files = {name: folder / name for name in dictionaries(folder, cfg)}
     if kind in LANGUAGE_MODELS:
         manifest[TEXT] = text_options(folder)
         if (pieces := find_model(folder)) is not None:

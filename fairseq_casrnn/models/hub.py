@@ -18,11 +18,10 @@ from ..data.batches import split_batches
 from ..diagnostics.explain import explained
 from ..errors import UserError
 from ..kinds import check_kind
-from .data_folders import find_data
+from ..runs.layout import find_checkpoint, find_data
 from .packed import is_packed, unpacked
 from .unknown_words import GrowingVocabulary, WordVectors
 
-CHECKPOINTS = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
 BATCH_TOKENS = 16384
 
 
@@ -76,7 +75,7 @@ class Hub(nn.Module):
         cfg = state["cfg"]
         check_options(overrides, cfg)
         vectors = overrides.get("encoder_embed_path")
-        folder = find_data(file.parent, data, cfg.task, cfg.model)
+        folder = find_data(file.parent, data, cfg)
         overrides = {"data": str(folder), **overrides}
         # Apart from the others: model and task may have options of the same name.
         task_options = set(cfg.task) | set(options_of(TASK_DATACLASS_REGISTRY, cfg.task))
@@ -167,33 +166,3 @@ def options_of(registry: dict[str, type], cfg: DictConfig) -> dict[str, Any]:
 
     name = ARCH_MODEL_NAME_REGISTRY.get(cfg._name, cfg._name)
     return getattr(registry.get(name), "__dataclass_fields__", {})
-
-
-def find_checkpoint(path: Path, name: str | None) -> Path:
-    """The checkpoint at ``path``, a file or a folder; ``name`` is its name in the folder.
-
-    Raises:
-        UserError: there is none.
-    """
-    if path.is_file():
-        return path
-    for candidate in (name,) if name else CHECKPOINTS:
-        if (path / candidate).is_file():
-            return path / candidate
-    expected = name or " or ".join(CHECKPOINTS)
-    remedy = "check the path" if name else suggested_run(path)
-    raise UserError(f"there is no checkpoint at {path} ({expected}); {remedy}")
-
-
-def suggested_run(path: Path) -> str:
-    """A remedy that names the runs in a folder of ``casrnn prepare`` or of runs, if it has some."""
-    files = [
-        file
-        for pattern in ("seed*", "*/seed*", "out/*/seed*")
-        for name in CHECKPOINTS
-        for file in path.glob(f"{pattern}/{name}")
-    ]
-    runs = sorted({str(file.parent) for file in files})
-    if not runs:
-        return "check the path"
-    return f"did you mean {runs[0]}?" if len(runs) == 1 else f"name a run in it, such as {runs[0]}"

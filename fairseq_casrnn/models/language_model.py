@@ -35,7 +35,7 @@ from .loading_checkpoint import is_loading_checkpoint
 from .picklable import PicklableModel
 from .registration import register_subclass
 from .routing import read_assignment
-from .run_folders import run_folder
+from .text_files import pretrained_arguments
 
 SIZES = ["decoder_embed_dim", "decoder_hidden_size", "decoder_layers"]
 DROPOUTS = [
@@ -67,9 +67,9 @@ class RecurrentLanguageModel(PicklableModel, FairseqLanguageModel):
             UserError: the checkpoint cannot be loaded or is not of a language model.
         """
         with explained():
-            run = run_folder(model_name_or_path, checkpoint_file, str(data_name_or_path))
+            given = pretrained_arguments(model_name_or_path, checkpoint_file, data_name_or_path)
             hub = super().from_pretrained(
-                str(run.folder), run.checkpoint_file, run.data, **(run.options | kwargs)
+                str(given.folder), given.checkpoint_file, given.data, **(given.options | kwargs)
             )
         check_models(hub.models, FairseqLanguageModel, "a language model", model_name_or_path)
         return hub

@@ -35,7 +35,7 @@ from .encoder import RecurrentEncoder
 from .hub import check_models
 from .picklable import PicklableModel
 from .registration import register_subclass
-from .run_folders import run_folder
+from .text_files import pretrained_arguments
 from .translation_hub import TranslationHub
 
 SIZES = [
@@ -97,14 +97,14 @@ class RecurrentTranslationModel(PicklableModel, FairseqEncoderDecoderModel):
                 translation model.
         """
         with explained():
-            run = run_folder(model_name_or_path, checkpoint_file, str(data_name_or_path))
-        folder, kwargs = str(run.folder), run.options | kwargs
-        data = os.path.join(folder, run.data) if run.data.startswith(".") else run.data
+            given = pretrained_arguments(model_name_or_path, checkpoint_file, data_name_or_path)
+        folder, kwargs = str(given.folder), given.options | kwargs
+        data = os.path.join(folder, given.data) if given.data.startswith(".") else given.data
         for path, what in ((folder, "the model"), (data, "data_name_or_path")):
             if not os.path.exists(path):
                 raise UserError(f"{path} does not exist; check the path of {what}")
         with explained():
-            hub = super().from_pretrained(folder, run.checkpoint_file, run.data, **kwargs)
+            hub = super().from_pretrained(folder, given.checkpoint_file, given.data, **kwargs)
         what = "a translation model"
         check_models(hub.models, FairseqEncoderDecoderModel, what, model_name_or_path)
         return TranslationHub(hub.cfg, hub.task, hub.models)

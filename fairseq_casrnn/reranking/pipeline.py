@@ -14,7 +14,7 @@ from fairseq_casrnn.data.prepared import prepared_folder
 from fairseq_casrnn.errors import UserError, check_at_least
 from fairseq_casrnn.evaluation.evaluate_translation import languages
 from fairseq_casrnn.files import make_folder
-from fairseq_casrnn.inference.loading import find_checkpoint
+from fairseq_casrnn.inference.loading import checkpoint_file
 from fairseq_casrnn.plugin import USER_DIR
 from fairseq_casrnn.recipes.programs import Programs, python_command
 from fairseq_casrnn.reranking.prepare import units
@@ -74,9 +74,9 @@ def run(args: argparse.Namespace) -> None:
         SystemExit: a program failed.
     """
     target = languages(args.data)[1]
-    args.baseline = find_checkpoint(args.baseline)
+    args.baseline = checkpoint_file(args.baseline)
     for kind in KINDS:
-        checkpoints(args, kind)[:] = map(find_checkpoint, checkpoints(args, kind))
+        checkpoints(args, kind)[:] = map(checkpoint_file, checkpoints(args, kind))
     check_at_least(1, nbest=args.nbest, runs=args.runs)
     check_settings(args)
     join = ["--join-subwords"] if units(args.data) == "bpe" else []

@@ -21,7 +21,7 @@ from fairseq_casrnn.data.symbols import escape_line
 from fairseq_casrnn.data.text import decode_lines, read_bytes
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable
-from fairseq_casrnn.inference.loading import check_finite, find_checkpoint
+from fairseq_casrnn.inference.loading import check_finite, checkpoint_file
 from fairseq_casrnn.reranking.nbest import NBest, header_line, join_subwords, read_nbest
 
 CHUNK = 2000  # hypotheses whose scores are written together
@@ -198,7 +198,7 @@ def run(args: argparse.Namespace) -> None:
     check_writable(args.output)
     nbest = read_nbest(args.nbest)
     given = [args.path] if args.lm else args.path.split(":")
-    paths = [str(find_checkpoint(Path(path))) for path in given]
+    paths = [str(checkpoint_file(Path(path))) for path in given]
     header = describe(args, nbest, paths)
     if is_complete(args.output, header, sum(map(len, nbest.hypotheses))):
         print(f"{args.output} has these scores already")

@@ -8,6 +8,7 @@ from pathlib import Path
 from fairseq_casrnn.data.words import words
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.inference import loading
+from fairseq_casrnn.runs.layout import find_data
 from fairseq_casrnn.serving.predictors import (
     ClassifierPredictor,
     LanguageModelPredictor,
@@ -24,7 +25,6 @@ def load(args: argparse.Namespace) -> Predictor:
         UserError: no checkpoint, a model that cannot be served, or data that cannot be found.
     """
     from fairseq_casrnn import kinds
-    from fairseq_casrnn.models.data_folders import find_data
 
     read = loading.read_checkpoint(args.path)
     if read.kind == kinds.CLASSIFIER:
@@ -34,7 +34,7 @@ def load(args: argparse.Namespace) -> Predictor:
     if read.kind == kinds.TRANSLATION:
         return load_translator(read, args.data, args.beam)
     if read.kind == kinds.LANGUAGE_MODEL:
-        data = find_data(read.file.parent, args.data, read.cfg.task, read.cfg.model)
+        data = find_data(read.file.parent, args.data, read.cfg)
         return load_language_model(read, data)
     name, _ = kinds.architecture(read.cfg.model)
     raise UserError(

@@ -3,8 +3,7 @@
 import pytest
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.models.data_folders import find_data
-from fairseq_casrnn.models.hub import find_checkpoint
+from fairseq_casrnn.runs.layout import find_checkpoint, find_data
 
 
 def test_the_best_checkpoint_then_a_model_then_the_last_one(tmp_path):
@@ -12,12 +11,12 @@ def test_the_best_checkpoint_then_a_model_then_the_last_one(tmp_path):
     for name in names:
         (tmp_path / name).touch()
     for name in names[:3]:
-        assert find_checkpoint(tmp_path, None) == tmp_path / name
+        assert find_checkpoint(tmp_path) == tmp_path / name
         assert find_checkpoint(tmp_path, "checkpoint1.pt") == tmp_path / "checkpoint1.pt"
         (tmp_path / name).unlink()
-    assert find_checkpoint(tmp_path / "checkpoint1.pt", None) == tmp_path / "checkpoint1.pt"
+    assert find_checkpoint(tmp_path / "checkpoint1.pt") == tmp_path / "checkpoint1.pt"
     with pytest.raises(UserError, match=r"no checkpoint at .* \(checkpoint_best.pt or model.pt"):
-        find_checkpoint(tmp_path, None)
+        find_checkpoint(tmp_path)
 
 
 def touch(folder, *names):
@@ -28,17 +27,20 @@ def touch(folder, *names):
 
 def test_dictionaries_beside_the_model_before_those_of_its_training(tmp_path):
     beside, trained = tmp_path / "beside", tmp_path / "trained"
-    task, model = {"_name": "sequence_tagging", "data": str(trained)}, {"char_filters": 0}
+    cfg = {
+        "task": {"_name": "sequence_tagging", "data": str(trained)},
+        "model": {"char_filters": 0},
+    }
     for folder in (beside, trained):
         touch(folder, "input0/dict.txt", "label/dict.txt")
-    assert find_data(beside, None, task, model) == beside
-    assert find_data(beside, str(trained), task, model) == trained
+    assert find_data(beside, None, cfg) == beside
+    assert find_data(beside, str(trained), cfg) == trained
     (beside / "label" / "dict.txt").unlink()
-    assert find_data(beside, None, task, model) == trained
+    assert find_data(beside, None, cfg) == trained
     with pytest.raises(UserError, match=r"input0/dict.txt, label/dict.txt not found in .*beside"):
-        find_data(beside, str(beside), task, model)
+        find_data(beside, str(beside), cfg)
     with pytest.raises(UserError, match=r"spelling/dict.txt not found in .*beside or .*trained or"):
-        find_data(beside, None, task, {"char_filters": 30})
+        find_data(beside, None, cfg | {"model": {"char_filters": 30}})
 
 
 TRANSLATION = {"_name": "translation", "source_lang": "de", "target_lang": "en"}
@@ -60,13 +62,13 @@ def test_the_folder_of_casrnn_prepare_stands_for_its_data(tmp_path, task, names)
     data = tmp_path / "data-bin"
     touch(data, *names)
     for given, trained_on in ((tmp_path, None), (data, None), (None, data)):
-        assert find_data(tmp_path, given, task | {"data": trained_on}, {}) == data
+        assert find_data(tmp_path, given, {"task": task | {"data": trained_on}}) == data
     (data / names[0]).unlink()
     with pytest.raises(UserError, match=rf"^{names[0]}.* not found in .*data-bin; name the folder"):
-        find_data(tmp_path, tmp_path, task | {"data": None}, {})
+        find_data(tmp_path, tmp_path, {"task": task | {"data": None}})
 
 
 def test_languages_that_are_unknown(tmp_path):
     task = TRANSLATION | {"source_lang": None, "target_lang": None, "data": None}
     with pytest.raises(UserError, match=r"^dict\.\*\.txt not found in"):
-        find_data(tmp_path, tmp_path, task, {})
+        find_data(tmp_path, tmp_path, {"task": task})

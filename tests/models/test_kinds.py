@@ -7,7 +7,7 @@ import pytest
 import fairseq_casrnn
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.kinds import COMMANDS, check_kind
-from fairseq_casrnn.models.hub import find_checkpoint
+from fairseq_casrnn.runs.layout import find_checkpoint
 
 TRAINED = {
     "sentence classifier": ("sentence_classification", "cas_lstm_sentence_encoder"),
@@ -47,7 +47,7 @@ def test_a_folder_with_runs(tmp_path):
 
     def error(folder):
         with pytest.raises(UserError) as caught:
-            find_checkpoint(folder, None)
+            find_checkpoint(folder)
         return str(caught.value)
 
     assert error(tmp_path).endswith("; check the path")
