@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from pathlib import Path
@@ -15,6 +16,7 @@ from fairseq_casrnn.data.originals import read_originals
 from fairseq_casrnn.evaluation.confusion import as_table, summary
 from fairseq_casrnn.evaluation.prediction_files import CLASSES, as_lines
 from fairseq_casrnn.evaluation.runs import (
+    Result,
     add_subset_arguments,
     choose_checkpoint,
     evaluate_and_compare,
@@ -59,17 +61,22 @@ def classify(data: Path, checkpoint: Path, subset: str, batch_size: int = 64) ->
     }
 
 
-def evaluate(data: Path, run: Path, which: str, subset: str, batch_size: int = 64) -> dict:
+def evaluate(run: Path, args: argparse.Namespace) -> Result:
     """Classify with a run's checkpoint, write and print the result, return its scores.
 
     ``SUBSET.json`` has the scores and the confusion matrix, and ``SUBSET.predictions.tsv`` a line
     for each sentence (:mod:`.prediction_files`). Where the data has its original text, this is in
     further columns, and ``SUBSET.errors.tsv`` has the errors.
 
+    Args:
+        run: its folder.
+        args: options of :func:`.runs.add_subset_arguments`.
+
     Raises:
         UserError: the checkpoint or data cannot be used.
     """
-    result = classify(data, choose_checkpoint(run, which), subset, batch_size)
+    data, subset = args.data, args.subset
+    result = classify(data, choose_checkpoint(run, args.checkpoint), subset, args.batch_size)
     found = result.pop("predictions")
     examples = read_originals(data / "data-bin", subset, len(found))
     rows = [(*row, *example.values()) for row, example in zip(found, examples, strict=True)]
@@ -85,7 +92,7 @@ def evaluate(data: Path, run: Path, which: str, subset: str, batch_size: int = 6
     if examples[0]:
         wrong = [row for row in rows if row[0] != row[1]]
         write_errors(run, subset, header, wrong, "error{}")
-    return with_settings(result, run, which, subset)
+    return with_settings(result, run, args)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -96,12 +103,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     add_subset_arguments(parser)
     args = parser.parse_args(argv)
-    which = (args.checkpoint, args.subset, args.batch_size)
-
-    def evaluate_run(run: Path) -> dict:
-        return evaluate(args.data, run, *which)
-
-    return run_main(lambda: evaluate_and_compare(args, evaluate_run))
+    return run_main(lambda: evaluate_and_compare(args, evaluate))
 
 
 if __name__ == "__main__":

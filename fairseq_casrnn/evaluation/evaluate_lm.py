@@ -25,32 +25,28 @@ from fairseq_casrnn.evaluation.runs import (
 SUBSETS = ("valid", "test")
 
 
-def evaluate(
-    data: Path, run: Path, which: str, sentences: bool | None = None, size: int | None = None
-) -> Result:
+def evaluate(run: Path, args: argparse.Namespace) -> Result:
     """Score the validation and test sets with a run's checkpoint, print and return the result.
 
     Args:
-        data: prepared folder.
-        run: folder of checkpoints.
-        which: best, last, ema, best:N or last:N.
-        sentences: score each sentence by itself instead of a continuous text; None: as in
-            training.
-        size: if given, also score with a cache of this many words, tuned on validation.
+        run: its folder.
+        args: options of :func:`.runs.add_run_arguments`; ``sentence_reset``: score each sentence by
+            itself instead of a continuous text, None: as in training; ``cache``: if not None, also
+            score with a cache of this many words, tuned on validation.
 
     Returns:
         ``checkpoint``, ``mode``, ``parameters``, and for each split its perplexity (``SPLIT``) and
         ``SPLIT_tokens``; with a cache also ``cache``, ``cache_weight``, ``cache_flatness`` and
         ``SPLIT_with_cache``.
     """
-    binarised = data / "data-bin"
-    path = choose_checkpoint(run, which)
+    binarised, sentences, size = args.data / "data-bin", args.sentence_reset, args.cache
+    path = choose_checkpoint(run, args.checkpoint)
     with captured_log():
         model, task = perplexity.load_language_model(path, binarised)
     if sentences is None:
         sentences = perplexity.reads_single_sentences(task)
     dictionary = task.source_dictionary
-    result: Result = {"checkpoint": which}
+    result: Result = {"checkpoint": args.checkpoint}
     result["mode"] = "sentences" if sentences else "continuous"
     result["parameters"] = sum(parameter.numel() for parameter in model.parameters())
     chosen = None
@@ -114,11 +110,7 @@ def _evaluate_all(args: argparse.Namespace) -> None:
         if args.sentence_reset:
             raise UserError("--cache is for a continuous text; drop it or --sentence-reset")
         check_at_least(1, cache=args.cache)
-
-    def evaluate_run(run: Path) -> Result:
-        return evaluate(args.data, run, args.checkpoint, args.sentence_reset, args.cache)
-
-    results = evaluate_runs(args, evaluate_run)
+    results = evaluate_runs(args, evaluate)
     compare_systems(results, "test", args.baseline)
     if args.cache is not None:
         cached = {f"{arch}, cache": of for arch, of in results.items()}

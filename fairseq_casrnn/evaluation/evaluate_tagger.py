@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from pathlib import Path
@@ -16,6 +17,7 @@ from fairseq_casrnn.data.originals import read_originals
 from fairseq_casrnn.data.spans import as_iob2
 from fairseq_casrnn.evaluation.prediction_files import CLASSES, WORDS, as_lines
 from fairseq_casrnn.evaluation.runs import (
+    Result,
     add_subset_arguments,
     choose_checkpoint,
     evaluate_and_compare,
@@ -91,14 +93,7 @@ def tag(
     }
 
 
-def evaluate(
-    data: Path,
-    run: Path,
-    which: str,
-    subset: str,
-    batch_size: int = 64,
-    unconstrained_tags: bool = False,
-) -> dict:
+def evaluate(run: Path, args: argparse.Namespace) -> Result:
     """Tag with a run's checkpoint, write and print the result, return its scores.
 
     ``SUBSET.json`` has the scores, and ``SUBSET.predictions.tsv`` a line for each word
@@ -106,10 +101,15 @@ def evaluate(
     Where the data has its original text, the words are those of the text, and ``SUBSET.errors.tsv``
     has the errors.
 
+    Args:
+        run: its folder.
+        args: options of :func:`.runs.add_subset_arguments`, and ``unconstrained_tags``.
+
     Raises:
         UserError: the checkpoint or data cannot be used.
     """
-    result = tag(data, choose_checkpoint(run, which), subset, batch_size, unconstrained_tags)
+    data, subset, path = args.data, args.subset, choose_checkpoint(run, args.checkpoint)
+    result = tag(data, path, subset, args.batch_size, args.unconstrained_tags)
     found, values, by_type = (result.pop(name) for name in ("rows", "confidence", "report"))
     examples = read_originals(data / "data-bin", subset, len(found))
     rows = []
@@ -139,7 +139,7 @@ def evaluate(
         ]
         header = (*CLASSES, "word", "line", "sentence")
         write_errors(run, subset, header, wrong, "word{} with a wrong tag")
-    return with_settings(result, run, which, subset)
+    return with_settings(result, run, args)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -155,12 +155,7 @@ def main(argv: list[str] | None = None) -> int:
         help="do not exclude tags that the spans' scheme forbids (default: as in training)",
     )
     args = parser.parse_args(argv)
-    which = (args.checkpoint, args.subset, args.batch_size, args.unconstrained_tags)
-
-    def evaluate_run(run: Path) -> dict:
-        return evaluate(args.data, run, *which)
-
-    return run_main(lambda: evaluate_and_compare(args, evaluate_run))
+    return run_main(lambda: evaluate_and_compare(args, evaluate))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from fairseq_casrnn.diagnostics.explain import explained
 from fairseq_casrnn.diagnostics.names import shorten_choices
 from fairseq_casrnn.errors import UserError, check_at_least
 from fairseq_casrnn.evaluation.bleu import read_generated, score_generated
-from fairseq_casrnn.evaluation.prediction_files import TABLE, TRANSLATIONS, as_lines
+from fairseq_casrnn.evaluation.prediction_files import TRANSLATIONS, as_lines
 from fairseq_casrnn.evaluation.runs import (
     Result,
     add_run_arguments,
@@ -35,6 +35,7 @@ from fairseq_casrnn.evaluation.runs import (
     write_predictions,
 )
 from fairseq_casrnn.plugin import USER_DIR
+from fairseq_casrnn.runs.layout import PREDICTIONS
 
 # Options of fairseq-generate that would make the recorded result wrong or prevent scoring.
 _REFUSED_OPTIONS = {
@@ -129,31 +130,28 @@ def _option_error(message: str) -> NoReturn:
     raise UserError(f"fairseq-generate: {shorten_choices(message)}")
 
 
-def evaluate(
-    data: Path, run: Path, which: str, beam: int, extra: Sequence[str] = ()
-) -> dict[str, object]:
+def evaluate(run: Path, args: argparse.Namespace) -> Result:
     """Translate the test set with a run's checkpoint, write and print the result.
 
     The output of fairseq-generate is in ``generated.CHECKPOINT.beamN.txt``. Where the data has its
     original text, ``test.predictions.tsv`` has the translations (:mod:`.prediction_files`).
 
     Args:
-        data: prepared folder.
-        run: folder of checkpoints.
-        which: best, last, ema, best:N or last:N.
-        beam: beam size.
-        extra: further options of fairseq-generate. Each choice has its own file of its output, and
-            the files of predictions are left as they are.
+        run: its folder.
+        args: options of :func:`.runs.add_run_arguments`, ``beam``, and ``extra``: further options
+            of fairseq-generate. Each choice of these has its own file of its output, and the files
+            of predictions are left as they are.
 
     Returns:
         ``checkpoint``, ``subset``, ``beam``, the scores of :func:`.bleu.score_generated`,
         ``sentences_per_second`` and, with ``extra``, ``options``.
     """
-    checkpoint, options = choose_checkpoint(run, which), " ".join(extra)
+    data, beam, options = args.data, args.beam, " ".join(args.extra)
+    checkpoint = choose_checkpoint(run, args.checkpoint)
     more = f".{zlib.crc32(options.encode()):08x}" if options else ""
     output = run / f"generated.{checkpoint.stem}.beam{beam}{more}.txt"
-    speed = generate(data, checkpoint, output, beam, extra)
-    result = {"checkpoint": which, "subset": "test", "beam": beam}
+    speed = generate(data, checkpoint, output, beam, args.extra)
+    result: Result = {"checkpoint": args.checkpoint, "subset": "test", "beam": beam}
     if options:
         result["options"] = options
     result |= score_generated(output, data / "text", languages(data)[1])
@@ -178,7 +176,7 @@ def write_translations(data: Path, run: Path, output: Path, result: Result) -> N
     found = detokenize_lines(read_generated(output, len(sources)), target)
     rows = zip(sources, references, found, strict=True)
     write_predictions(run, "test", as_lines([TRANSLATIONS, *rows]), result)
-    show([f"predictions: {run / f'test.{TABLE}'}"])
+    show([f"predictions: {run / f'test.{PREDICTIONS}'}"])
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -192,21 +190,17 @@ def main(argv: list[str] | None = None) -> int:
     parser.set_defaults(subset="test")
     parser.add_argument("--beam", type=int, default=10)
     own, extra = split_at_dashes(sys.argv[1:] if argv is None else argv)
-    args = parser.parse_args(own)
-    return run_main(lambda: _evaluate_all(args, extra))
+    args = parser.parse_args(own, argparse.Namespace(extra=extra))
+    return run_main(lambda: _evaluate_all(args))
 
 
-def _evaluate_all(args: argparse.Namespace, extra: list[str]) -> None:
+def _evaluate_all(args: argparse.Namespace) -> None:
     languages(args.data)  # raises UserError unless the folder is prepared
-    for option in extra:
+    for option in args.extra:
         if (name := option.partition("=")[0]) in _REFUSED_OPTIONS:
             raise UserError(_REFUSED_OPTIONS[name])
     check_at_least(1, beam=args.beam)
-
-    def evaluate_run(run: Path) -> Result:
-        return evaluate(args.data, run, args.checkpoint, args.beam, extra)
-
-    evaluate_and_compare(args, evaluate_run)
+    evaluate_and_compare(args, evaluate)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import cell_text, table_cell
+from fairseq_casrnn.runs.layout import PREDICTIONS
 
-TABLE = "predictions.tsv"
 CONLLEVAL = "predictions.txt"  # of taggers that an earlier version evaluated
 CLASSES = ("gold", "predicted", "probability")
 WORDS = ("word", *CLASSES)
@@ -92,7 +92,7 @@ def predictions_of(run: Path, subset: str) -> Table | None:
     Raises:
         UserError: see :func:`read_table`.
     """
-    path, old = (run / f"{subset}.{name}" for name in (TABLE, CONLLEVAL))
+    path, old = (run / f"{subset}.{name}" for name in (PREDICTIONS, CONLLEVAL))
     if path.is_file():
         return read_table(path)
     if not old.is_file():

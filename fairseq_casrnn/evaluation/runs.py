@@ -10,19 +10,29 @@ from typing import Any
 
 from fairseq_casrnn.console.program import show
 from fairseq_casrnn.data.prepared import prepared_folder
-from fairseq_casrnn.data.values import natural
 from fairseq_casrnn.errors import UserError, check_at_least
 from fairseq_casrnn.evaluation.paired import compare_with_baseline
-from fairseq_casrnn.evaluation.prediction_files import TABLE, as_lines
+from fairseq_casrnn.evaluation.prediction_files import as_lines
 from fairseq_casrnn.evaluation.significance import LOWER_IS_BETTER, table
 from fairseq_casrnn.files import append_json, write_json, write_text
 from fairseq_casrnn.inference.average import average, find_checkpoints, load, save
-from fairseq_casrnn.recipes.options import check_checkpoint
+from fairseq_casrnn.runs.identity import check_trained_on
+from fairseq_casrnn.runs.layout import (
+    ERRORS,
+    LAST,
+    PREDICTIONS,
+    RESULTS,
+    check_checkpoint_choice,
+    is_interrupted,
+    run_folder,
+    trained_runs,
+)
 from fairseq_casrnn.runs.record import add_evaluation
 
 Result = dict[str, Any]
 #: Results by system and seed.
 Results = dict[str, dict[int, Result]]
+Evaluate = Callable[[Path, argparse.Namespace], Result]
 
 TITLES = {
     "f1": "F1",
@@ -53,23 +63,18 @@ def add_subset_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch-size", type=int, default=64)
 
 
-def find_runs(out: Path, archs: list[str], seeds: list[int]) -> list[tuple[str, int, Path]]:
-    """(architecture, seed, folder) of the runs ``out/ARCH/seedN`` that have a checkpoint.
+def choose_runs(out: Path, archs: list[str], seeds: list[int]) -> list[tuple[str, int, Path]]:
+    """(architecture, seed, folder) of the chosen runs, which have a checkpoint.
 
     Args:
-        out: output folder of train.sh.
+        out: folder of the runs.
         archs: architectures, in this order; empty for all.
         seeds: seeds; empty for all.
 
     Raises:
         UserError: there are no runs, or a requested run is missing.
     """
-    runs = {}
-    for path in sorted(out.glob("*/seed*/checkpoint_last.pt")):
-        run = path.parent
-        seed = natural(run.name.removeprefix("seed"))
-        if seed is not None:
-            runs[run.parent.name, seed] = run
+    runs = trained_runs(out)
     if not runs:
         raise UserError(f"{out} holds no trained run; train one first")
     chosen = [
@@ -83,7 +88,7 @@ def find_runs(out: Path, archs: list[str], seeds: list[int]) -> list[tuple[str, 
                 f"{out} holds no run of {arch} with seed {seed}; train it first, or choose others "
                 "with --arch and --seed"
             )
-        if is_unfinished(runs[arch, seed]):
+        if is_interrupted(runs[arch, seed]):
             print(
                 f"warning: {runs[arch, seed]} was interrupted, so this result is not final; train "
                 "it again to resume",
@@ -99,11 +104,11 @@ def choose_checkpoint(run: Path, which: str) -> Path:
     the best ones are chosen by the run's metric. ``ema`` uses the weights of the last checkpoint
     that ``--store-ema`` averaged over updates.
     """
-    check_checkpoint(which)
+    check_checkpoint_choice(which)
     if which in ("best", "last"):
         path = run / f"checkpoint_{which}.pt"
         if not path.exists():
-            last = which == "best" and (run / "checkpoint_last.pt").exists()
+            last = which == "best" and (run / LAST).exists()
             remedy = "give --checkpoint last" if last else "train the model first"
             raise UserError(f"{path} does not exist; {remedy}")
         return path
@@ -115,20 +120,15 @@ def choose_checkpoint(run: Path, which: str) -> Path:
     return path
 
 
-def is_unfinished(run: Path) -> bool:
-    """Whether train.sh has started ``run`` but not finished it."""
-    return (run / "identity").is_file() and not (run / "finished").is_file()
-
-
 def record_result(out: Path, arch: str, seed: int, result: dict[str, object]) -> None:
     """Add a run's result to its ``run.json``, and as a line to ``results.jsonl`` of all runs.
 
     Results of unfinished runs are marked.
     """
-    run = out / arch / f"seed{seed}"
-    if is_unfinished(run):
+    run = run_folder(out, arch, seed)
+    if is_interrupted(run):
         result = {"finished": False, **result}
-    append_json(out / "results.jsonl", {"arch": arch, "seed": seed, **result})
+    append_json(out / RESULTS, {"arch": arch, "seed": seed, **result})
     add_evaluation(run, result)
 
 
@@ -139,7 +139,7 @@ def run_name(run: Path) -> str:
 
 def write_predictions(run: Path, subset: str, predictions: str, result: Result) -> None:
     """Write ``SUBSET.predictions.tsv`` and, with the result, ``SUBSET.json`` of a run."""
-    write_text(run / f"{subset}.{TABLE}", predictions)
+    write_text(run / f"{subset}.{PREDICTIONS}", predictions)
     write_json(run / f"{subset}.json", result)
 
 
@@ -155,25 +155,25 @@ def write_errors(
         wrong: the errors; the most probable ones are written first.
         what: name of an error, with ``{}`` where the plural has an s.
     """
-    path, count = run / f"{subset}.errors.tsv", len(wrong)
+    path, count = run / f"{subset}.{ERRORS}", len(wrong)
     write_text(path, as_lines([header, *sorted(wrong, key=lambda row: -row[2])]))
     errors = "no errors"
     if count:
         first = ", the most confident first" if count > 1 else ""
         errors = f"{count} {what.format('s' if count > 1 else '')}{first}: {path}"
-    show([f"predictions: {run / f'{subset}.{TABLE}'}", errors])
+    show([f"predictions: {run / f'{subset}.{PREDICTIONS}'}", errors])
 
 
-def with_settings(result: Result, run: Path, which: str, subset: str) -> Result:
+def with_settings(result: Result, run: Path, args: argparse.Namespace) -> Result:
     """A result with what was evaluated, and with the run's ``train_seconds`` if they are known."""
     seconds = training_seconds(run)
     training = {} if seconds is None else {"train_seconds": seconds}
-    return {"checkpoint": which, "subset": subset, **result, **training}
+    return {"checkpoint": args.checkpoint, "subset": args.subset, **result, **training}
 
 
 def training_seconds(run: Path) -> float | None:
     """The training time of a run up to its last checkpoint, including resumed sessions."""
-    state = load(run / "checkpoint_last.pt")
+    state = load(run / LAST)
     seconds = state.get("extra_state", {}).get("previous_training_time")
     return None if seconds is None else round(seconds, 1)
 
@@ -184,21 +184,22 @@ def warn_unseen(task, subset: str) -> None:
         print(f"warning: {task.unseen[subset]}", file=sys.stderr)
 
 
-def evaluate_runs(args: argparse.Namespace, evaluate: Callable[[Path], Result]) -> Results:
+def evaluate_runs(args: argparse.Namespace, evaluate: Evaluate) -> Results:
     """Evaluate the runs that the options choose, and record each result.
 
     Args:
         args: options of :func:`add_run_arguments` or :func:`add_subset_arguments`.
-        evaluate: returns the result of a run, and prints it.
+        evaluate: returns the result of a run for ``args``, and prints it.
 
     Returns:
         The results by system and seed.
 
     Raises:
-        UserError: a run is missing, or an option is out of range.
+        UserError: a run is missing or was trained on other data, or an option is out of range.
     """
     check_at_least(1, batch_size=getattr(args, "batch_size", None))
-    runs = find_runs(args.out, args.arch, args.seed)
+    runs = choose_runs(args.out, args.arch, args.seed)
+    check_trained_on(args.data, [run for _, _, run in runs])
     systems = {arch for arch, _, _ in runs}
     if args.baseline and args.baseline not in systems:
         raise UserError(
@@ -207,7 +208,7 @@ def evaluate_runs(args: argparse.Namespace, evaluate: Callable[[Path], Result]) 
         )
     results: Results = {}
     for arch, seed, run in runs:
-        result = evaluate(run)
+        result = evaluate(run, args)
         record_result(args.out, arch, seed, result)
         results.setdefault(arch, {})[seed] = result
     return results
@@ -247,17 +248,17 @@ def compare_on_sentences(args: argparse.Namespace, results: Results, metric: str
         for seed in seeds:
             if arch == args.baseline or seed not in results.get(args.baseline, {}):
                 continue
-            ours, theirs = (args.out / name / f"seed{seed}" for name in (arch, args.baseline))
+            ours, theirs = (run_folder(args.out, name, seed) for name in (arch, args.baseline))
             if found := compare_with_baseline(ours, theirs, args.subset, metric):
                 show([f"{arch} against {args.baseline}, seed {seed}: {found.text}"])
 
 
-def evaluate_and_compare(args: argparse.Namespace, evaluate: Callable[[Path], Result]) -> None:
+def evaluate_and_compare(args: argparse.Namespace, evaluate: Evaluate) -> None:
     """Evaluate the runs that the options choose, and compare the systems.
 
     Args:
         args: options of :func:`add_run_arguments`, and ``subset``.
-        evaluate: returns the result of a run, and prints it.
+        evaluate: returns the result of a run for ``args``, and prints it.
 
     Raises:
         UserError: see :func:`evaluate_runs`.

@@ -10,7 +10,8 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recipes.options import Step, each_part, parse, required_parts
 from fairseq_casrnn.recipes.programs import Programs
 from fairseq_casrnn.recipes.recipe import Recipe
-from fairseq_casrnn.recipes.runs import check_trained_on
+from fairseq_casrnn.runs.identity import check_trained_on
+from fairseq_casrnn.runs.layout import BEST, LOG, RESULTS, is_interrupted, trained_runs
 
 ABOUT = """\
 Evaluates all runs on test and on test1, the longer strings. Writes ldpa.SUBSET.csv and .png to each
@@ -23,16 +24,15 @@ def evaluate(recipe: Recipe, argv: Sequence[str]) -> None:
     options = parse(Step("evaluate", ("parts", "data", "out"), ABOUT), recipe, argv)
     programs, found = Programs(options.dry_run), False
     for _, where in each_part(recipe, options):
+        runs = [run for run in trained_runs(Path(where.out)).values() if (run / BEST).is_file()]
         if Path(where.data, "data-bin").is_dir():
-            check_trained_on(where.data, where.out, [], [])
-        checkpoints = sorted(Path(where.out).glob("*/seed*/checkpoint_best.pt"))
-        for checkpoint in checkpoints:
-            analyze(programs, checkpoint, where.data, options.out)
-        beside = [path.with_name("train.log") for path in checkpoints]
-        if logs := [str(log) for log in beside if log.is_file()]:
+            check_trained_on(Path(where.data), runs)
+        for run in runs:
+            analyze(programs, run, where.data, options.out)
+        if logs := [str(run / LOG) for run in runs if (run / LOG).is_file()]:
             plot = ("metric-curves", "wcpa", f"{where.out}/wcpa.png", *logs)
             programs.call("fairseq_casrnn.analysis.plots", *plot)
-        found = found or bool(checkpoints)
+        found = found or bool(runs)
     if not found:
         depths = ",".join(options.parts or required_parts(recipe).values)
         raise UserError(
@@ -40,16 +40,15 @@ def evaluate(recipe: Recipe, argv: Sequence[str]) -> None:
         )
 
 
-def analyze(programs: Programs, checkpoint: Path, data: str, out: str) -> None:
+def analyze(programs: Programs, run: Path, data: str, out: str) -> None:
     """Evaluate a run on both test sets."""
-    run = checkpoint.parent
-    if not (run / "finished").is_file():
+    if is_interrupted(run):
         note = f"warning: the training of {run} was interrupted; run it again to resume it"
         print(note, file=sys.stderr, flush=True)
     for subset in ("test", "test1"):
         if not programs.dry_run:
             print(f"{run.relative_to(out)} {subset}", flush=True)
-        options = ["--subset", subset, "--path", str(checkpoint)]
+        options = ["--subset", subset, "--path", str(run / BEST)]
         options += ["--csv", f"{run}/ldpa.{subset}.csv", "--png", f"{run}/ldpa.{subset}.png"]
-        options += ["--results", f"{out}/results.jsonl"]
+        options += ["--results", f"{out}/{RESULTS}"]
         programs.call("fairseq_casrnn.cli", "analyze", "dyck", data, *options)

@@ -13,6 +13,7 @@ from typing import Any
 from fairseq_casrnn.console.program import Parser, split_at_dashes
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recipes.recipe import KINDS, Parts, Recipe, load
+from fairseq_casrnn.runs.layout import check_checkpoint_choice
 
 BASELINE = (
     "compare the others with: a paired t-test over seeds and, for each seed, McNemar's test of "
@@ -201,7 +202,7 @@ def check_values(options: StepOptions, recipe: Recipe) -> None:
     check_numbers("--depth", options.depth)
     check_numbers("--beam", [options.beam])
     check_numbers("--cache", [options.cache] if options.cache else [])
-    check_checkpoint(options.checkpoint)
+    check_checkpoint_choice(options.checkpoint)
     for name in options.variant:
         if name not in recipe.variants:
             known = " ".join(recipe.variants)
@@ -217,12 +218,6 @@ def check_numbers(option: str, values: Iterable[str]) -> None:
     for value in values:
         if not re.fullmatch("[1-9][0-9]*", value, re.ASCII):
             raise UserError(f"{option} must be a positive number, not '{value}'")
-
-
-def check_checkpoint(which: str) -> None:
-    """Raise UserError if ``which`` is no value of ``--checkpoint``."""
-    if not re.fullmatch("best|last|ema|(best|last):[1-9][0-9]*", which, re.ASCII):
-        raise UserError(f"--checkpoint must be best, last, ema, best:N or last:N, not '{which}'")
 
 
 def check_prepared(options: StepOptions) -> None:

@@ -21,7 +21,7 @@ from fairseq_casrnn.recipes.options import (
 )
 from fairseq_casrnn.recipes.programs import Programs
 from fairseq_casrnn.recipes.recipe import KINDS, Recipe, as_arguments
-from fairseq_casrnn.recipes.runs import Run, check_trained_on
+from fairseq_casrnn.recipes.training import Training
 
 RESUMED = """\
 The same command resumes an interrupted training from its last checkpoint, and leaves a finished
@@ -120,8 +120,8 @@ def train_systems(recipe: Recipe, options: StepOptions) -> None:
     for arch in archs:
         settings = recipe.training_options(arch, extra, vectors)
         for seed in options.seed or recipe.seeds:
-            run = Run(arch, seed, options.out, options.data, settings, *recipe.source)
-            run.train(programs)
+            one = Training(arch, seed, options.out, options.data, settings, *recipe.source)
+            one.train(programs)
 
 
 def chosen_vectors(options: StepOptions) -> str:
@@ -146,14 +146,12 @@ def evaluate(recipe: Recipe, argv: Sequence[str]) -> None:
         return dyck.evaluate(recipe, argv)
     kind = KINDS[recipe.kind]
     names = ("arch", "seed", "seeds", "data", "out", "checkpoint", *kind.options)
-    evaluate_runs(recipe, parse(Step("evaluate", names, RECORDED, kind.program), recipe, argv))
+    evaluate_systems(recipe, parse(Step("evaluate", names, RECORDED, kind.program), recipe, argv))
 
 
-def evaluate_runs(recipe: Recipe, options: StepOptions) -> None:
+def evaluate_systems(recipe: Recipe, options: StepOptions) -> None:
     """Evaluate the chosen runs."""
     check_prepared(options)
-    if not options.dry_run:
-        check_trained_on(options.data, options.out, options.arch, options.seed)
     kind = KINDS[recipe.kind]
     words = ["--data", options.data, "--out", options.out]
     words += ["--arch", *options.arch] if options.arch else []

@@ -10,7 +10,8 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recipes.options import Step, StepOptions, each_part, parse, required_parts
 from fairseq_casrnn.recipes.programs import Programs
 from fairseq_casrnn.recipes.recipe import EVALUATION, Recipe, as_arguments
-from fairseq_casrnn.recipes.steps import call_reader, evaluate_runs, train_systems
+from fairseq_casrnn.recipes.steps import call_reader, evaluate_systems, train_systems
+from fairseq_casrnn.runs.layout import RESULTS
 
 
 def table(recipe: Recipe, argv: Sequence[str]) -> None:
@@ -50,7 +51,7 @@ def table_of_parts(recipe: Recipe, argv: Sequence[str]) -> None:
 def train_and_evaluate(recipe: Recipe, options: StepOptions) -> None:
     """Train and evaluate the chosen systems."""
     train_systems(recipe, options)
-    evaluate_runs(recipe, options)
+    evaluate_systems(recipe, options)
 
 
 def table_of_variants(recipe: Recipe, argv: Sequence[str]) -> None:
@@ -70,7 +71,7 @@ def table_of_variants(recipe: Recipe, argv: Sequence[str]) -> None:
         out, extra = f"{options.out}/{name}", [*own, *options.extra]
         system = dataclasses.replace(options, out=out, arch=[variant["arch"]], extra=extra)
         train_systems(recipe, system)
-        evaluate_runs(recipe, dataclasses.replace(options, out=out))
+        evaluate_systems(recipe, dataclasses.replace(options, out=out))
     settings = ("--subset", options.subset, "--no-average")
     Programs(options.dry_run).call(f"{EVALUATION}.dataset_table", options.out, *settings)
 
@@ -83,6 +84,6 @@ def table_of_depths(recipe: Recipe, argv: Sequence[str]) -> None:
     options.arch = [name for depth in depths for name in recipe.archs if name.endswith(f"_{depth}")]
     options.seed = options.seed or list(recipe.seeds)
     train_systems(recipe, options)
-    evaluate_runs(recipe, dataclasses.replace(options, extra=[]))
-    words = (f"{options.out}/results.jsonl", "--checkpoint", options.checkpoint)
+    evaluate_systems(recipe, dataclasses.replace(options, extra=[]))
+    words = (f"{options.out}/{RESULTS}", "--checkpoint", options.checkpoint)
     Programs(options.dry_run).call(f"{EVALUATION}.depth_table", *words)

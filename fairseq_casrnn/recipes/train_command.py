@@ -26,7 +26,7 @@ from fairseq_casrnn.recipes.options import StepOptions, check_values, listed
 from fairseq_casrnn.recipes.programs import Programs
 from fairseq_casrnn.recipes.reading import SHIPPED, read
 from fairseq_casrnn.recipes.recipe import KINDS, Recipe, load
-from fairseq_casrnn.recipes.runs import Run
+from fairseq_casrnn.recipes.training import Training
 
 # (limit, batch size, patience): the first limit above the number of training examples counts.
 SIZES = {
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> None:
     for arch in options.arch:
         settings = recipe.training_options(arch, args.extra, vectors)
         for seed in options.seed:
-            one = Run(arch, seed, str(out), str(args.folder), settings, *recipe.source)
+            one = Training(arch, seed, str(out), str(args.folder), settings, *recipe.source)
             if not args.dry_run:  # otherwise train prints it
                 print(one.command(), flush=True)
             one.train(Programs(args.dry_run))

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from fairseq_casrnn import __version__
 from fairseq_casrnn.console.program import show
-from fairseq_casrnn.evaluation.prediction_files import CLASSES, TABLE, TRANSLATIONS
+from fairseq_casrnn.evaluation.prediction_files import CLASSES, TRANSLATIONS
 from fairseq_casrnn.files import check_writable, write_text
 from fairseq_casrnn.report import svg
-from fairseq_casrnn.report.runs import SCORES, Run, read_run
+from fairseq_casrnn.report.run_files import SCORES, RunFiles, read_run
+from fairseq_casrnn.runs.layout import PREDICTIONS
 
 MOST_ERRORS, MOST_SAMPLES = 20, 10
 # Title, name in the log, whether to draw the training's curve, too.
@@ -67,7 +68,7 @@ def run(args: argparse.Namespace) -> None:
             how = "" if args.subset == "test" else f" with --subset {args.subset}"
             show([f"{one.folder} has no scores on {args.subset}; evaluate it{how} first"])
         elif one.predictions is None and "test" not in one.scores:  # language models have none
-            show([f"{one.folder} has no {args.subset}.{TABLE}: no errors or samples of it"])
+            show([f"{one.folder} has no {args.subset}.{PREDICTIONS}: no errors or samples of it"])
     show([f"report: {args.output}"])
 
 
@@ -80,7 +81,7 @@ def short_names(folders: Sequence[Path]) -> list[str]:
     return names
 
 
-def render(runs: dict[str, Run], subset: str, title: str) -> str:
+def render(runs: dict[str, RunFiles], subset: str, title: str) -> str:
     """The HTML page; ``runs`` are keyed by their names."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -107,7 +108,7 @@ def render(runs: dict[str, Run], subset: str, title: str) -> str:
     )
 
 
-def charts(runs: dict[str, Run]) -> Sequence[tuple[str, object]]:
+def charts(runs: dict[str, RunFiles]) -> Sequence[tuple[str, object]]:
     """(title, chart) of each quantity in the logs; the curves of a run have one colour."""
     found = []
     for title, name, of_training in CHARTS:
@@ -137,7 +138,7 @@ def comparison(values: dict[str, dict[str, str]]) -> list[tuple[str, list[str], 
     return sorted(marked, key=lambda row: not row[2])
 
 
-def pictures(name: str, run: Run) -> list[tuple[str, object]]:
+def pictures(name: str, run: RunFiles) -> list[tuple[str, object]]:
     """(title, chart) of a run's predictions."""
     if run.predictions is None or not run.predictions.examples:
         return []
@@ -152,14 +153,14 @@ def pictures(name: str, run: Run) -> list[tuple[str, object]]:
     ]
 
 
-def errors(run: Run) -> tuple[list[str], Sequence[Sequence]]:
+def errors(run: RunFiles) -> tuple[list[str], Sequence[Sequence]]:
     """Header and rows of the most confident errors."""
     if run.predictions is None:
         return [], []
     return [*CLASSES, *run.predictions.columns], run.predictions.errors(MOST_ERRORS)
 
 
-def samples(run: Run) -> tuple[list[str], Sequence[Sequence]]:
+def samples(run: RunFiles) -> tuple[list[str], Sequence[Sequence]]:
     """Header and rows of sample outputs."""
     if run.predictions is None:
         return [], []

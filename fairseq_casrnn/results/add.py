@@ -22,6 +22,7 @@ from fairseq_casrnn.results.rows import (
     read_rows,
 )
 from fairseq_casrnn.runs import record
+from fairseq_casrnn.runs.layout import RECORD
 
 PRECISIONS = {"highest": "float32"}  # others as torch and fairseq name them
 
@@ -148,10 +149,10 @@ def row_of(content: dict, table: Table, args: argparse.Namespace, folder: Path) 
         "note": args.note,
     }
     row = {key: value for key, value in row.items() if value not in (None, {}, "")}
-    check_row(row, f"{folder}/{record.NAME}")
+    check_row(row, f"{folder}/{RECORD}")
     for key in ("system", "seed"):
         if key not in row:
-            raise UserError(f"{folder}/{record.NAME} has no {key}; train it with this version")
+            raise UserError(f"{folder}/{RECORD} has no {key}; train it with this version")
     return row
 
 

@@ -14,8 +14,8 @@ from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import write_json
 from fairseq_casrnn.runs.environment import command_line, commit
+from fairseq_casrnn.runs.layout import RECORD
 
-NAME = "run.json"
 NUMBER = (int, float)
 #: Keys of a record and their types; unknown values are missing or null.
 FIELDS: Mapping[str, type | tuple[type, ...]] = {
@@ -53,7 +53,7 @@ def read(folder: Path) -> dict:
     Raises:
         UserError: the file is damaged.
     """
-    path = folder / NAME
+    path = folder / RECORD
     if not path.is_file():
         return {}
     try:
@@ -77,7 +77,7 @@ def update(folder: Path, **fields: object) -> None:
         UserError: it is damaged or cannot be written.
     """
     content = read(folder) | fields
-    write_json(folder / NAME, content)
+    write_json(folder / RECORD, content)
 
 
 def add_evaluation(folder: Path, result: dict[str, object]) -> None:

@@ -1,6 +1,7 @@
 import itertools
 import json
 import resource
+from argparse import Namespace
 
 import pytest
 
@@ -20,14 +21,14 @@ def out(tmp_path):
 
 
 def found(out, archs=(), seeds=()):
-    return [(arch, seed) for arch, seed, _ in runs.find_runs(out, list(archs), list(seeds))]
+    return [(arch, seed) for arch, seed, _ in runs.choose_runs(out, list(archs), list(seeds))]
 
 
 def test_runs_are_found_by_their_folders(out):
     assert found(out) == [("a", 1), ("a", 2), ("a", 10), ("b", 2)]
     assert found(out, ["b", "a"], [2]) == [("b", 2), ("a", 2)]
     assert found(out, ["a", "a"], [10, 1, 10]) == [("a", 1), ("a", 10)]  # once each
-    assert runs.find_runs(out, ["b"], [])[0][2] == out / "b" / "seed2"
+    assert runs.choose_runs(out, ["b"], [])[0][2] == out / "b" / "seed2"
 
 
 def test_unfinished_runs_are_marked(out, capsys):
@@ -149,7 +150,9 @@ def test_results_with_further_options_are_marked(out, monkeypatch):
         evaluate_translation, "write_translations", lambda *args: predicted.append(args[2])
     )
     results = [
-        evaluate_translation.evaluate(out, out / "a/seed1", "last", 10, extra)
+        evaluate_translation.evaluate(
+            out / "a/seed1", Namespace(data=out, checkpoint="last", beam=10, extra=extra)
+        )
         for extra in ([], ["--lenpen", "0"], ["--lenpen", "2"])
     ]
     assert predicted == written[:1]
@@ -214,7 +217,8 @@ def test_scores_are_of_the_target_side(out, monkeypatch, capsys):
         return 12.34
 
     monkeypatch.setattr(evaluate_translation, "generate", generated)
-    result = evaluate_translation.evaluate(out, out / "a/seed1", "last", 4)
+    args = Namespace(data=out, checkpoint="last", beam=4, extra=[])
+    result = evaluate_translation.evaluate(out / "a/seed1", args)
     assert result == {
         "checkpoint": "last", "subset": "test", "beam": 4, "bleu": 100, "sentences": 1,
         "sentences_per_second": 12.3,

@@ -6,7 +6,7 @@ import pytest
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import runs
-from fairseq_casrnn.recipes.runs import Run
+from fairseq_casrnn.recipes.training import Training
 from fairseq_casrnn.runs import environment, record
 
 
@@ -80,8 +80,8 @@ def test_a_recipe_notes_its_command_before_it_trains(tmp_path, monkeypatch):
             seen.append(record.read(log.parent))
             return 1
 
-    run = Run("a", "1", str(tmp_path), str(tmp_path), [], "fruit/recipe", ("EPOCHS",))
+    training = Training("a", "1", str(tmp_path), str(tmp_path), [], "fruit/recipe", ("EPOCHS",))
     with pytest.raises(SystemExit):
-        run.train(Programs())
+        training.train(Programs())
     command = "EPOCHS=7 casrnn run train recipe.yaml"
     assert seen == [{"system": "a", "recipe": "fruit/recipe", "command": command}]

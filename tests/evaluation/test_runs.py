@@ -1,6 +1,7 @@
 """Evaluation of classifiers' and taggers' runs: what is counted, kept and recorded."""
 
 import json
+from argparse import Namespace
 from types import SimpleNamespace
 
 import pytest
@@ -50,6 +51,13 @@ def test_a_class_that_training_does_not_have(tmp_path, monkeypatch, capsys):
     assert found["accuracy"] == 75
     assert found["predictions"][1] == ("<unk>", "yes", 0.75)
     assert capsys.readouterr().err == "warning: 1 label(s) of test\n"
+
+
+def options(data, checkpoint):
+    """Those of an evaluation."""
+    return Namespace(
+        data=data, checkpoint=checkpoint, subset="test", batch_size=64, unconstrained_tags=False
+    )
 
 
 def write_run(folder, maximize=True, last=9.0):
@@ -108,7 +116,7 @@ def test_what_cannot_be_evaluated(options, message, tmp_path, program, capsys):
 def test_the_best_by_the_metric_of_the_run(tmp_path, program, maximize, best):
     module, metric, _ = program
     run = write_run(tmp_path / "a" / "seed1", maximize)
-    assert module.evaluate(tmp_path, run, "best:1", "test")[metric] == best
+    assert module.evaluate(run, options(tmp_path, "best:1"))[metric] == best
 
 
 def test_what_is_recorded(tmp_path, program, capsys):
@@ -200,7 +208,7 @@ def test_the_original_text_beside_predictions(tmp_path, program, monkeypatch, ca
     monkeypatch.setattr(module, kind, lambda *args: {**score(*args), **more})
     run = write_run(tmp_path / "a" / "seed1")
     write_originals(tmp_path / "data-bin", {"test": originals})
-    result = module.evaluate(tmp_path, run, "last", "test")
+    result = module.evaluate(run, options(tmp_path, "last"))
     assert result[metric] == 9
     assert (run / "test.predictions.tsv").read_text().splitlines() == predictions
     assert (run / "test.errors.tsv").read_text().splitlines() == errors
@@ -210,7 +218,7 @@ def test_the_original_text_beside_predictions(tmp_path, program, monkeypatch, ca
     assert last == f"2 {what}, the most confident first: {run}/test.errors.tsv"
     write_originals(tmp_path / "data-bin", {"test": originals[:1]})
     with pytest.raises(UserError, match="must have 2 JSON objects, one for each binarised"):
-        module.evaluate(tmp_path, run, "last", "test")
+        module.evaluate(run, options(tmp_path, "last"))
 
 
 def test_number_of_errors(tmp_path, capsys):

@@ -47,7 +47,7 @@ from fairseq_casrnn.models.routing import read_assignment
 from fairseq_casrnn.prepare import classification as own_classification
 from fairseq_casrnn.prepare import tagging as own_tagging
 from fairseq_casrnn.report.predictions import read_predictions
-from fairseq_casrnn.report.runs import read_run
+from fairseq_casrnn.report.run_files import read_run
 from fairseq_casrnn.reranking import apply
 from fairseq_casrnn.reranking.nbest import header_line, read_nbest, read_scores
 from fairseq_casrnn.results import add, markdown, rows

@@ -3,6 +3,7 @@
 import math
 import re
 import shutil
+from argparse import Namespace
 from types import SimpleNamespace
 
 import numpy as np
@@ -235,7 +236,10 @@ def test_evaluation_of_runs(data, checkpoint, tmp_path, caplog):
     (tmp_path / "data-bin").symlink_to(data)
     caplog.set_level("INFO")
     choice.logged.clear()
-    result = evaluate(tmp_path, checkpoint.parent, "last", sentences=True)
+    result = evaluate(
+        checkpoint.parent,
+        Namespace(data=tmp_path, checkpoint="last", sentence_reset=True, cache=None),
+    )
     assert not caplog.messages  # nothing between the lines of a recipe
     for subset in ("valid", "test"):
         count, value = independent(checkpoint, data, subset, sentences=True)

@@ -15,11 +15,11 @@ from fairseq_casrnn import cli
 from fairseq_casrnn.data.checksum import checksum, checksum_of_training_data
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.plugin import USER_DIR
-from fairseq_casrnn.recipes.identity import identity
 from fairseq_casrnn.recipes.programs import copy
 from fairseq_casrnn.recipes.recipe import load
-from fairseq_casrnn.recipes.runs import refusal
 from fairseq_casrnn.recipes.templates import evaluate, fill
+from fairseq_casrnn.recipes.training import refusal
+from fairseq_casrnn.runs.identity import identity
 
 RECIPES = sorted(path for path in EXAMPLES.glob("*/*.yaml") if path.parent.name != "hydra")
 FILES = ("python", "yaml")

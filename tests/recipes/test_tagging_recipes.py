@@ -23,7 +23,7 @@ from tiers import mostly_full
 
 from fairseq_casrnn.evaluation import evaluate_tagger
 from fairseq_casrnn.evaluation.prediction_files import WORDS, as_lines, read_table
-from fairseq_casrnn.report.runs import read_run
+from fairseq_casrnn.report.run_files import read_run
 
 pytestmark = [  # fairseq's own
     pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),

@@ -8,7 +8,7 @@ from browsing import CONTRAST
 from fairseq_casrnn import cli
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.report.command import comparison, short_names
-from fairseq_casrnn.report.runs import read_run
+from fairseq_casrnn.report.run_files import read_run
 
 from .common import EVIL, ROWS, STAMP, log, report, write_run
 

@@ -1,8 +1,4 @@
-"""A run: one system trained with one seed, in its own folder.
-
-Beside the checkpoints the folder has ``identity`` (:func:`.identity.identity`), ``train.log`` and,
-after the training has finished, ``finished``, the options with which it did.
-"""
+"""Training one system with one seed, in the folder of a run."""
 
 from __future__ import annotations
 
@@ -10,21 +6,21 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_casrnn.data.checksum import checksum_of_training_data
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import make_folder
 from fairseq_casrnn.plugin import USER_DIR, assignment
-from fairseq_casrnn.recipes.identity import differences, identity
 from fairseq_casrnn.recipes.programs import Programs
 from fairseq_casrnn.runs import record
 from fairseq_casrnn.runs.environment import command_line
+from fairseq_casrnn.runs.identity import differences, identity, read_text
+from fairseq_casrnn.runs.layout import FINISHED, IDENTITY, LAST, LOG, run_folder
 
 STAYS_STOPPED = b"the training stays stopped"
 
 
 @dataclass(frozen=True)
-class Run:
-    """A system with a seed.
+class Training:
+    """A system to train with a seed.
 
     Args:
         name: the system.
@@ -47,7 +43,7 @@ class Run:
     @property
     def folder(self) -> Path:
         """``OUT/SYSTEM/seedN``."""
-        return Path(self.out, self.name, f"seed{self.seed}")
+        return run_folder(Path(self.out), self.name, self.seed)
 
     def arguments(self) -> list[str]:
         """All options of ``fairseq-train``."""
@@ -70,8 +66,8 @@ class Run:
             return print(self.command(), flush=True)
         title = f"{self.name} with seed {self.seed}"
         own, wanted = identity(Path(self.data, "data-bin"), self.options), " ".join(self.options)
-        kept, finished = self.folder / "identity", self.folder / "finished"
-        started = (self.folder / "checkpoint_last.pt").is_file() and kept.is_file()
+        kept, finished = self.folder / IDENTITY, self.folder / FINISHED
+        started = (self.folder / LAST).is_file() and kept.is_file()
         if started and (first := read_text(kept)) != own:
             raise UserError(refusal(self.folder, first, own))
         before = read_text(finished) if finished.is_file() else ""
@@ -84,7 +80,7 @@ class Run:
         command = command_line(self.variables)
         record.update(self.folder, system=self.name, recipe=self.recipe, command=command)
         print(f"training {title} in {self.folder}", flush=True)
-        log = self.folder / "train.log"
+        log = self.folder / LOG
         logged = log.stat().st_size if log.is_file() else 0
         status = programs.train(log, *self.arguments())
         if status:
@@ -92,7 +88,7 @@ class Run:
             if before and not self._trained():
                 finished.write_text(f"{before}\n", "utf-8", "surrogateescape")
             raise SystemExit(status)
-        if (self.folder / "checkpoint_last.pt").is_file() and not self._trained():
+        if (self.folder / LAST).is_file() and not self._trained():
             print(
                 f"{title} had nothing left to train: {reason_for_no_training(log, logged)}",
                 flush=True,
@@ -104,8 +100,8 @@ class Run:
 
         A checkpoint with the same time as ``identity`` counts: file systems' clocks may be coarse.
         """
-        last = self.folder / "checkpoint_last.pt"
-        started = (self.folder / "identity").stat().st_mtime_ns
+        last = self.folder / LAST
+        started = (self.folder / IDENTITY).stat().st_mtime_ns
         return last.exists() and last.stat().st_mtime_ns >= started
 
 
@@ -130,34 +126,3 @@ def reason_for_no_training(log: Path, logged: int) -> str:
         if STAYS_STOPPED in file.read():
             return "it stopped early because of --patience; raise --patience to continue"
     return "its checkpoints have at least as many epochs"
-
-
-def read_text(path: Path) -> str:
-    """A file's text without trailing line ends."""
-    return path.read_text("utf-8", "surrogateescape").rstrip("\n")
-
-
-def check_trained_on(data: str, out: str, names: list[str], seeds: list[str]) -> None:
-    """Raise UserError if a run to evaluate was trained on other data than ``data``.
-
-    Args:
-        data: prepared folder.
-        out: folder of the runs.
-        names: systems to evaluate; empty for all.
-        seeds: seeds to evaluate; empty for all.
-    """
-    own = checksum_of_training_data(Path(data, "data-bin"))
-    for kept in sorted(Path(out).glob("*/seed*/identity")):
-        run = kept.parent
-        if not (run / "checkpoint_last.pt").is_file():
-            continue  # nothing to evaluate
-        if names and run.parent.name not in names:
-            continue
-        if seeds and run.name.removeprefix("seed") not in seeds:
-            continue
-        if read_text(kept).partition("\n")[0] != own:
-            raise UserError(
-                f"{run} was trained on other data than {data} and may have seen its sentences; "
-                "give the data it was trained on, complete, or choose other runs with --arch and "
-                "--seed"
-            )

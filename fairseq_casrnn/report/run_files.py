@@ -11,8 +11,8 @@ from pathlib import Path
 from fairseq_casrnn.data.prepared import read_json
 from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.prediction_files import TABLE
 from fairseq_casrnn.report.predictions import Predictions, read_predictions
+from fairseq_casrnn.runs.layout import FINISHED, LOG, PREDICTIONS, RESULTS
 from fairseq_casrnn.runs.record import read as read_record
 from fairseq_casrnn.runs.training_log import records
 
@@ -32,8 +32,8 @@ Points = list[tuple[float, float]]
 
 
 @dataclass
-class Run:
-    """A run.
+class RunFiles:
+    """What the files of a run say.
 
     Attributes:
         folder: ``OUT/NAME/seedN``.
@@ -61,7 +61,7 @@ class Run:
         return dict(option_pairs(self.command[1:]))
 
 
-def read_run(folder: Path, subset: str) -> Run:
+def read_run(folder: Path, subset: str) -> RunFiles:
     """Read a run's folder.
 
     Raises:
@@ -69,14 +69,14 @@ def read_run(folder: Path, subset: str) -> Run:
     """
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder; give that of a run, such as OUT/NAME/seed1")
-    record, log = read_record(folder), folder / "train.log"
+    record, log = read_record(folder), folder / LOG
     scores = read_object(folder / f"{subset}.json")
     if not record and not log.is_file() and not scores:
         raise UserError(
             f"{folder} holds no train.log, run.json or {subset}.json; give the folder of a run, "
             "such as OUT/NAME/seed1"
         )
-    run = Run(folder)
+    run = RunFiles(folder)
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     run.curves = curves_of(records(log) if text else validations(record))
     evaluations = record.get("evaluations", [])
@@ -87,7 +87,7 @@ def read_run(folder: Path, subset: str) -> Run:
     run.typed = record.get("command", "")
     run.evaluations = [str(one["command"]) for one in evaluations if "command" in one]
     run.environment = environment_of(record, text)
-    predictions = folder / f"{subset}.{TABLE}"
+    predictions = folder / f"{subset}.{PREDICTIONS}"
     run.predictions = read_predictions(predictions) if predictions.is_file() else None
     return run
 
@@ -103,7 +103,7 @@ def read_object(path: Path) -> dict:
 
 def last_result(folder: Path) -> dict:
     """The last result of a run in ``results.jsonl`` of all runs, which recipes write."""
-    path = folder.parent.parent / "results.jsonl"
+    path = folder.parent.parent / RESULTS
     found: dict = {}
     if path.is_file():
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -148,7 +148,7 @@ def command_of(folder: Path, record: dict, log: str) -> list[str]:
     """
     if "training" in record:
         return split_command(record["training"])
-    options = folder / "finished"
+    options = folder / FINISHED
     if not options.is_file():
         return []
     words = options.read_text(encoding="utf-8", errors="replace").strip()

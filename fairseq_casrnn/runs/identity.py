@@ -1,13 +1,18 @@
-"""The identity of a training: its data and the options that must not change when resuming."""
+"""The identity of a training: its data and the options that must not change when resuming.
+
+A run has it in its file ``identity``.
+"""
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from fairseq_casrnn.data.checksum import checksum, checksum_of_training_data, contents
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.runs.layout import IDENTITY
 
 # Options that may change when resuming, and whether they have a value. --unconstrained-tags is one
 # of them for the sake of older trainings, which had no constraints.
@@ -27,7 +32,7 @@ OPTION = re.compile(r"--?[A-Za-z]")
 
 
 def identity(data: Path, options: Sequence[str]) -> str:
-    """The text that identifies a training; a run stores it beside its checkpoints.
+    """The text that identifies a training.
 
     Args:
         data: folder of the binarised data.
@@ -96,3 +101,21 @@ def values_of(options: Sequence[str]) -> dict[str, list[str]]:
         elif name:
             found[name][-1] = f"{found[name][-1]} {word}".lstrip()
     return found
+
+
+def read_text(path: Path) -> str:
+    """The text of ``identity`` or ``finished`` of a run, without trailing line ends."""
+    return path.read_text("utf-8", "surrogateescape").rstrip("\n")
+
+
+def check_trained_on(data: Path, runs: Iterable[Path]) -> None:
+    """Raise UserError if one of the ``runs`` was trained on other data than the folder ``data``."""
+    known = [run for run in runs if (run / IDENTITY).is_file()]
+    own = checksum_of_training_data(data / "data-bin") if known else ""
+    for run in known:
+        if read_text(run / IDENTITY).partition("\n")[0] != own:
+            raise UserError(
+                f"{run} was trained on other data than {data} and may have seen its sentences; "
+                "give the data it was trained on, complete, or choose other runs with --arch and "
+                "--seed"
+            )
