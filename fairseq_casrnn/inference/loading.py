@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.runs.layout import find_checkpoint, find_data
+from fairseq_casrnn.runs.layout import find_checkpoint
 
 
 @dataclass(frozen=True)
@@ -105,25 +105,19 @@ def load_model(path: Source, data: str | os.PathLike | None = None, kind: str | 
 
 def _build(read: Checkpoint, data: str | os.PathLike | None, **options: str):
     """The model, all options and the task; ``options`` replace the checkpoint's."""
-    from fairseq import checkpoint_utils
-
     from fairseq_casrnn import kinds
     from fairseq_casrnn.data.dictionaries import check_digest
     from fairseq_casrnn.diagnostics.explain import explained
+    from fairseq_casrnn.models.hub import build_model
 
     if data is not None and not Path(data).is_dir():
         raise UserError(f"{data} is not a folder; give the data-bin that the model was trained on")
-    data = find_data(read.file.parent, data, read.cfg)
-    options["data"] = str(data)
-    checkpoint_utils.overwrite_args_by_name(read.cfg, options)
-    if read.state.get("args") is not None:  # of an old version of fairseq
-        vars(read.state["args"]).update(options)
     with explained():
-        (model,), cfg, task = checkpoint_utils.load_model_ensemble_and_task(
-            [str(read.file)], state=read.state
-        )
+        model, cfg, task = build_model(read.file, read.state, data, options)
         if read.kind == kinds.LANGUAGE_MODEL:  # also of an older version, which saved no task state
-            check_digest(read.state["extra_state"].get("words"), task.source_dictionary, data)
+            check_digest(
+                read.state["extra_state"].get("words"), task.source_dictionary, cfg.task.data
+            )
     check_finite(model, read.name)
     return model.eval(), cfg, task
 

@@ -69,19 +69,15 @@ class Hub(nn.Module):
         **overrides: Any,
     ) -> Hub:
         """The model of a checkpoint of this kind, whose content is ``state``; see :meth:`load`."""
-        from fairseq import checkpoint_utils
         from fairseq.tasks import TASK_DATACLASS_REGISTRY
 
         cfg = state["cfg"]
         check_options(overrides, cfg)
         vectors = overrides.get("encoder_embed_path")
-        folder = find_data(file.parent, data, cfg)
-        overrides = {"data": str(folder), **overrides}
         # Apart from the others: model and task may have options of the same name.
         task_options = set(cfg.task) | set(options_of(TASK_DATACLASS_REGISTRY, cfg.task))
         overrides["task"] = {name: overrides.pop(name) for name in set(overrides) & task_options}
-        checkpoint_utils.overwrite_args_by_name(cfg, overrides)
-        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(file)], state=state)
+        model, _, task = build_model(file, state, data, overrides)
         hub = cls(model, task)
         if vectors is not None:
             hub.add_vectors(vectors)
@@ -118,6 +114,31 @@ class Hub(nn.Module):
             batch = dataset.collater([dataset[i] for i in indices])
             batch["net_input"] = {k: v.to(device) for k, v in batch["net_input"].items()}
             yield indices, batch
+
+
+def build_model(
+    file: Path, state: dict[str, Any], data: str | os.PathLike | None, options: dict[str, Any]
+) -> tuple[BaseFairseqModel, DictConfig, FairseqTask]:
+    """The model of a checkpoint, all options, and the task.
+
+    Args:
+        file: the checkpoint.
+        state: its content.
+        data: folder of the dictionaries, see :func:`.find_data`.
+        options: options of all parts that replace the checkpoint's; if there is a key ``task``, its
+            value has those of the task.
+
+    Raises:
+        UserError: there are no dictionaries.
+    """
+    from fairseq import checkpoint_utils
+
+    options.get("task", options)["data"] = str(find_data(file.parent, data, state["cfg"]))
+    checkpoint_utils.overwrite_args_by_name(state["cfg"], options)
+    if state.get("args") is not None:  # of an old version of fairseq
+        vars(state["args"]).update(options)
+    (model,), cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(file)], state=state)
+    return model, cfg, task
 
 
 def check_finite(rows: torch.Tensor) -> None:
