@@ -6,9 +6,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from fairseq_casrnn.console.programs import Programs
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recipes.options import Step, each_part, parse, required_parts
-from fairseq_casrnn.recipes.programs import Programs
 from fairseq_casrnn.recipes.recipe import Recipe
 from fairseq_casrnn.runs.identity import check_trained_on
 from fairseq_casrnn.runs.layout import BEST, LOG, RESULTS, is_interrupted, trained_runs

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_casrnn.console.program import Parser
+from fairseq_casrnn.console.programs import Programs
 from fairseq_casrnn.data.prepared import prepared_options, read_json
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recipes import dyck
@@ -19,7 +20,6 @@ from fairseq_casrnn.recipes.options import (
     parse,
     required_parts,
 )
-from fairseq_casrnn.recipes.programs import Programs
 from fairseq_casrnn.recipes.recipe import KINDS, Recipe, as_arguments
 from fairseq_casrnn.recipes.training import Training
 

@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
+from fairseq_casrnn.console.programs import Programs
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recipes.options import Step, StepOptions, each_part, parse, required_parts
-from fairseq_casrnn.recipes.programs import Programs
 from fairseq_casrnn.recipes.recipe import EVALUATION, Recipe, as_arguments
 from fairseq_casrnn.recipes.steps import call_reader, evaluate_systems, train_systems
 from fairseq_casrnn.runs.layout import RESULTS

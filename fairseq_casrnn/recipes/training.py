@@ -6,10 +6,10 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+from fairseq_casrnn.console.programs import Programs
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import make_folder
 from fairseq_casrnn.plugin import USER_DIR, assignment
-from fairseq_casrnn.recipes.programs import Programs
 from fairseq_casrnn.runs import record
 from fairseq_casrnn.runs.environment import command_line
 from fairseq_casrnn.runs.identity import differences, identity, read_text

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from fairseq_casrnn.console.programs import Programs, python_command
 from fairseq_casrnn.data.checksum import checksum, contents
 from fairseq_casrnn.data.prepared import prepared_folder
 from fairseq_casrnn.errors import UserError, check_at_least
@@ -16,7 +17,6 @@ from fairseq_casrnn.evaluation.evaluate_translation import languages
 from fairseq_casrnn.files import make_folder
 from fairseq_casrnn.inference.loading import checkpoint_file
 from fairseq_casrnn.plugin import USER_DIR
-from fairseq_casrnn.recipes.programs import Programs, python_command
 from fairseq_casrnn.reranking.prepare import units
 
 KINDS = ("forward", "right-to-left", "backwards", "lm")

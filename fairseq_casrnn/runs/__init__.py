@@ -1,1 +1,1 @@
-"""``run.json`` beside a run's checkpoints: model, data, environment and scores."""
+"""Folders of runs: their files, and ``run.json`` with model, data, environment and scores."""

@@ -12,10 +12,10 @@ import pytest
 from recipe_runs import EXAMPLES
 
 from fairseq_casrnn import cli
+from fairseq_casrnn.console.programs import copy
 from fairseq_casrnn.data.checksum import checksum, checksum_of_training_data
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.plugin import USER_DIR
-from fairseq_casrnn.recipes.programs import copy
 from fairseq_casrnn.recipes.recipe import load
 from fairseq_casrnn.recipes.templates import evaluate, fill
 from fairseq_casrnn.recipes.training import refusal

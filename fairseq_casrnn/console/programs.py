@@ -1,4 +1,4 @@
-"""Running a recipe's programs, or printing their command lines."""
+"""Running other programs, or printing their command lines."""
 
 from __future__ import annotations
 
