@@ -22,7 +22,7 @@ from fairseq_casrnn.data.symbols import escape_line
 from fairseq_casrnn.errors import UserError, check_at_least
 from fairseq_casrnn.files import check_writable
 from fairseq_casrnn.plotting import INK, MUTED, new_figure, save_png
-from fairseq_casrnn.runs.training_log import read_log, read_metric, records
+from fairseq_casrnn.runs.training_log import read_log, read_metric
 
 _TRAIN, _VALID = "#9ab6d6", "#c8442c"
 
@@ -35,9 +35,7 @@ def learning_curve(log: str | os.PathLike, png: str | os.PathLike) -> None:
     Raises:
         UserError: as :func:`.read_log`; matplotlib is missing; ``png`` cannot be written.
     """
-    curves = read_log(log)
-    # Not of classifiers and taggers.
-    per_token = any("ppl" in values for _, values in records(log))
+    curves, per_token = read_log(log)
     train = curves["train_inner"] if len(curves["train_inner"]) > 1 else curves["train"]
     figure, axes = new_figure(6.4, 4.0)
     lines = [(train, _TRAIN, "training"), (curves["valid"], _VALID, "validation")]

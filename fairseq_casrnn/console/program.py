@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import io
 import logging
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,6 +36,18 @@ def split_at_dashes(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     """The words before ``--``, and those after it; argparse would read these as operands."""
     at = argv.index("--") if "--" in argv else len(argv)
     return list(argv[:at]), list(argv[at + 1 :])
+
+
+def listed(text: str) -> list[str]:
+    """The items of a list separated by commas or spaces."""
+    return text.replace(",", " ").split()
+
+
+def check_numbers(option: str, values: Iterable[str]) -> None:
+    """Raise UserError if a value of an option is not a positive number."""
+    for value in values:
+        if not re.fullmatch("[1-9][0-9]*", value, re.ASCII):
+            raise UserError(f"{option} must be a positive number, not '{value}'")
 
 
 @contextlib.contextmanager

@@ -6,10 +6,11 @@ import argparse
 import importlib
 from pathlib import Path
 
+from fairseq_casrnn.console.program import check_numbers, listed
 from fairseq_casrnn.data.prepared import prepared_folder, prepared_kind
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.runs import evaluate_and_compare
-from fairseq_casrnn.recipes.options import BASELINE, check_numbers, listed
+from fairseq_casrnn.evaluation.significance import BASELINE
 
 EVALUATORS = {
     "classification": "evaluate_classifier",

@@ -13,7 +13,7 @@ from fairseq_casrnn.data.prepared import prepared_folder
 from fairseq_casrnn.errors import UserError, check_at_least
 from fairseq_casrnn.evaluation.paired import compare_with_baseline
 from fairseq_casrnn.evaluation.prediction_files import as_lines
-from fairseq_casrnn.evaluation.significance import LOWER_IS_BETTER, table
+from fairseq_casrnn.evaluation.significance import COMPARED, LOWER_IS_BETTER, METRICS, table
 from fairseq_casrnn.files import append_json, write_json, write_text
 from fairseq_casrnn.inference.average import average, find_checkpoints, load, save
 from fairseq_casrnn.runs.identity import check_trained_on
@@ -33,15 +33,6 @@ Result = dict[str, Any]
 #: Results by system and seed.
 Results = dict[str, dict[int, Result]]
 Evaluate = Callable[[Path, argparse.Namespace], Result]
-
-TITLES = {
-    "f1": "F1",
-    "accuracy": "accuracy",
-    "bleu": "BLEU (tokenised)",
-    "test": "perplexity",
-    "test_with_cache": "perplexity with a cache",
-}
-"""Metrics that systems are compared by; of those in a result, the first one counts."""
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -233,7 +224,7 @@ def compare_systems(
         lower = metric in LOWER_IS_BETTER
         several = any(len(of) > 1 for of in scores.values())
         what = ", mean ± standard deviation" if several else ""
-        show([f"{TITLES[metric]} on {subset}{what}:", *table(scores, baseline, lower)])
+        show([f"{METRICS[metric].title} on {subset}{what}:", *table(scores, baseline, lower)])
 
 
 def compare_on_sentences(args: argparse.Namespace, results: Results, metric: str) -> None:
@@ -265,6 +256,6 @@ def evaluate_and_compare(args: argparse.Namespace, evaluate: Evaluate) -> None:
     """
     results = evaluate_runs(args, evaluate)
     first = next(iter(next(iter(results.values())).values()))
-    metric = next(name for name in TITLES if name in first)
+    metric = next(name for name in COMPARED if name in first)
     compare_systems(results, metric, args.baseline, args.subset)
     compare_on_sentences(args, results, metric)

@@ -12,6 +12,7 @@ import statistics
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from fairseq_casrnn.console.program import Parser, run_main, show
 from fairseq_casrnn.data.text import read_lines
@@ -23,8 +24,40 @@ Scores = dict[int, float]
 #: Result lines by architecture and seed.
 Runs = dict[str, dict[int, dict]]
 
-#: Perplexities, as ``evaluate_lm`` records them.
-LOWER_IS_BETTER = ("valid", "test", "test_with_cache")
+
+class Metric(NamedTuple):
+    """A score in the result of an evaluation.
+
+    Args:
+        title: its name in an output.
+        split: of a perplexity, since a result has those of both splits.
+    """
+
+    title: str
+    split: str = ""
+
+
+METRICS = {
+    "accuracy": Metric("accuracy"),
+    "macro_f1": Metric("macro-F1"),
+    "f1": Metric("F1"),
+    "precision": Metric("precision"),
+    "recall": Metric("recall"),
+    "bleu": Metric("BLEU (tokenised)"),
+    "sacrebleu": Metric("sacreBLEU"),
+    "valid": Metric("perplexity", "validation"),
+    "test": Metric("perplexity", "test"),
+    "test_with_cache": Metric("perplexity with a cache", "test"),
+}
+"""The scores by their keys."""
+COMPARED = ("f1", "accuracy", "bleu", "test")
+"""What systems are compared by: the first one that a result has."""
+LOWER_IS_BETTER = {name for name, metric in METRICS.items() if metric.split}
+BASELINE = (
+    "compare the others with: a paired t-test over seeds and, for each seed, McNemar's test of "
+    "classifiers or approximate randomization of taggers and translations"
+)
+"""Help of ``--baseline``, after "system to"."""
 #: Settings, also options of the command line, that should be equal for all results of a table.
 SETTINGS = ("checkpoint", "beam", "mode")
 

@@ -5,20 +5,17 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fairseq_casrnn.console.program import Parser, split_at_dashes
+from fairseq_casrnn.console.program import Parser, check_numbers, listed, split_at_dashes
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation.significance import BASELINE
 from fairseq_casrnn.recipes.recipe import KINDS, Parts, Recipe, load
 from fairseq_casrnn.runs.layout import check_checkpoint_choice
 
-BASELINE = (
-    "compare the others with: a paired t-test over seeds and, for each seed, McNemar's test of "
-    "classifiers or approximate randomization of taggers and translations"
-)
 # Metavariable (empty if the option has no value) and help, with the recipe's values in braces.
 OPTIONS = {
     "arch": ("NAME[,…]", "systems or architectures (default: {archs})"),
@@ -188,11 +185,6 @@ def parse(step: Step, recipe: Recipe, argv: Sequence[str]) -> StepOptions:
     return options
 
 
-def listed(text: str) -> list[str]:
-    """The items of a list separated by commas or spaces."""
-    return text.replace(",", " ").split()
-
-
 def check_values(options: StepOptions, recipe: Recipe) -> None:
     """Raise UserError if a value is out of range."""
     for name in options.arch:  # also names of folders
@@ -211,13 +203,6 @@ def check_values(options: StepOptions, recipe: Recipe) -> None:
         for value in options.parts:
             if not re.fullmatch("[0-9]+", value, re.ASCII):
                 raise UserError(f"--{recipe.parts.option} must be a number, not '{value}'")
-
-
-def check_numbers(option: str, values: Iterable[str]) -> None:
-    """Raise UserError if a value is not a positive number."""
-    for value in values:
-        if not re.fullmatch("[1-9][0-9]*", value, re.ASCII):
-            raise UserError(f"{option} must be a positive number, not '{value}'")
 
 
 def check_prepared(options: StepOptions) -> None:

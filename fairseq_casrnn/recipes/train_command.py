@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from fairseq_casrnn.console.program import captured_log
+from fairseq_casrnn.console.program import captured_log, listed
 from fairseq_casrnn.console.programs import Programs
 from fairseq_casrnn.data.prepared import (
     LONGEST,
@@ -23,7 +23,7 @@ from fairseq_casrnn.diagnostics.names import suggestion
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.kinds import COMMANDS, TRAINED_ON
 from fairseq_casrnn.plugin import plugin_options
-from fairseq_casrnn.recipes.options import StepOptions, check_values, listed
+from fairseq_casrnn.recipes.options import StepOptions, check_values
 from fairseq_casrnn.recipes.reading import SHIPPED, read
 from fairseq_casrnn.recipes.recipe import KINDS, Recipe, load
 from fairseq_casrnn.recipes.training import Training

@@ -10,9 +10,10 @@ from pathlib import Path
 from fairseq_casrnn import __version__
 from fairseq_casrnn.console.program import show
 from fairseq_casrnn.evaluation.prediction_files import CLASSES, TRANSLATIONS
+from fairseq_casrnn.evaluation.significance import METRICS
 from fairseq_casrnn.files import check_writable, write_text
 from fairseq_casrnn.report import svg
-from fairseq_casrnn.report.run_files import SCORES, RunFiles, read_run
+from fairseq_casrnn.report.run_files import RunFiles, read_run
 from fairseq_casrnn.runs.layout import PREDICTIONS
 
 MOST_ERRORS, MOST_SAMPLES = 20, 10
@@ -97,7 +98,11 @@ def render(runs: dict[str, RunFiles], subset: str, title: str) -> str:
         subset=subset,
         version=__version__,
         runs=runs,
-        score_names={n: t for n, t in SCORES.items() if any(n in r.scores for r in runs.values())},
+        score_names={
+            name: ", ".join(filter(None, metric))
+            for name, metric in METRICS.items()
+            if any(name in run.scores for run in runs.values())
+        },
         charts=charts(runs),
         settings=comparison({name: run.options for name, run in runs.items()}),
         environment=comparison({name: run.environment for name, run in runs.items()}),

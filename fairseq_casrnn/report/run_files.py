@@ -11,23 +11,12 @@ from pathlib import Path
 from fairseq_casrnn.data.prepared import read_json
 from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation.significance import METRICS
 from fairseq_casrnn.report.predictions import Predictions, read_predictions
 from fairseq_casrnn.runs.layout import FINISHED, LOG, PREDICTIONS, RESULTS
 from fairseq_casrnn.runs.record import read as read_record
-from fairseq_casrnn.runs.training_log import records
+from fairseq_casrnn.runs.training_log import read_text, records
 
-# Keys of scores in evaluations, and their titles.
-SCORES = {
-    "accuracy": "accuracy",
-    "macro_f1": "macro-F1",
-    "f1": "F1",
-    "precision": "precision",
-    "recall": "recall",
-    "bleu": "BLEU (tokenised)",
-    "sacrebleu": "sacreBLEU",
-    "valid": "perplexity, validation",
-    "test": "perplexity, test",
-}
 Points = list[tuple[float, float]]
 
 
@@ -77,12 +66,12 @@ def read_run(folder: Path, subset: str) -> RunFiles:
             "such as OUT/NAME/seed1"
         )
     run = RunFiles(folder)
-    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
-    run.curves = curves_of(records(log) if text else validations(record))
+    text = read_text(log) if log.is_file() else ""
+    run.curves = curves_of(records(text) if text else validations(record))
     evaluations = record.get("evaluations", [])
     for one in (last_result(folder), scores, *evaluations):
         if one.get("subset", subset) == subset:
-            run.scores |= {n: one[n] for n in SCORES if isinstance(one.get(n), (int, float))}
+            run.scores |= {n: one[n] for n in METRICS if isinstance(one.get(n), (int, float))}
     run.command = command_of(folder, record, text)
     run.typed = record.get("command", "")
     run.evaluations = [str(one["command"]) for one in evaluations if "command" in one]

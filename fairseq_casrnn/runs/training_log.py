@@ -22,19 +22,20 @@ _PART = re.compile(r"epoch \d+(?:(:)| \| valid on '(.*?)' subset)?")
 _STAT = re.compile(r"(?:^|[ ,|])(\w+)[ =](-?[\d.]+(?:e[+-]?\d+)?)")
 
 
-def records(path: str | os.PathLike) -> Iterator[tuple[str, dict]]:
+def read_text(path: str | os.PathLike) -> str:
+    """The text of a log. Raises UserError if it cannot be read."""
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UserError(f"cannot read the log {path}: {error.strerror}") from error
+
+
+def records(text: str) -> Iterator[tuple[str, dict]]:
     """Yields (tag, statistics) of the lines of a log that have some.
 
     The tag is "train_inner" within an epoch, "train" for a whole epoch, or the name of a validation
     set.
-
-    Raises:
-        UserError: the log cannot be read.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise UserError(f"cannot read the log {path}: {error.strerror}") from error
     for line in _LINE.findall(text):
         tag, values = _json_record(line) if line.startswith("{") else _record(line)
         yield tag, dict(_finite(values))
@@ -70,7 +71,7 @@ def _json_record(line: str) -> tuple[str, dict]:
     return tag, {key.removeprefix(f"{tag}_"): value for key, value in values.items()}
 
 
-def read_log(path: str | os.PathLike) -> dict[str, list[tuple[int, float]]]:
+def read_log(path: str | os.PathLike) -> tuple[dict[str, list[tuple[int, float]]], bool]:
     """The losses in a log of ``fairseq-train`` (its output or ``--log-file``) or hydra.
 
     Args:
@@ -80,20 +81,24 @@ def read_log(path: str | os.PathLike) -> dict[str, list[tuple[int, float]]]:
     Returns:
         ``{"train_inner": …, "train": …, "valid": …}``, each a list of (updates, loss), sorted:
         within an epoch, of whole epochs, and of the validation set ``valid``. If the criterion
-        also logs the negative log-likelihood (label smoothing), it replaces the loss.
+        also logs the negative log-likelihood (label smoothing), it replaces the loss. And whether
+        they are in bits per token: the log then has perplexities, unlike those of classifiers and
+        taggers.
 
     Raises:
         UserError: no such file, or no losses in it.
     """
     curves: dict[str, dict[int, float]] = {"train_inner": {}, "train": {}, "valid": {}}
-    for tag, values in records(path):
+    per_token = False
+    for tag, values in records(read_text(path)):
+        per_token |= "ppl" in values
         loss = values.get("nll_loss", values.get("loss"))
         if tag in curves and loss is not None and "num_updates" in values:
             # fairseq writes a million as 1e+06.
             curves[tag][int(values["num_updates"])] = loss
     if not any(curves.values()):
         raise UserError(f"{path} has no losses; is it the file of fairseq-train --log-file?")
-    return {name: sorted(curve.items()) for name, curve in curves.items()}
+    return {name: sorted(curve.items()) for name, curve in curves.items()}, per_token
 
 
 def read_metric(path: str | os.PathLike, metric: str) -> list[tuple[int, float]]:
@@ -104,7 +109,7 @@ def read_metric(path: str | os.PathLike, metric: str) -> list[tuple[int, float]]
     """
     curve = {
         int(values["epoch"]): values[metric]
-        for tag, values in records(path)
+        for tag, values in records(read_text(path))
         if tag == "valid" and metric in values and "epoch" in values
     }
     if not curve:

@@ -61,7 +61,7 @@ def log_file(tmp_path, text):
 
 @pytest.mark.parametrize("text", FORMS.values(), ids=FORMS)
 def test_losses_by_update(tmp_path, text):
-    assert training_log.read_log(log_file(tmp_path, text)) == CURVES
+    assert training_log.read_log(log_file(tmp_path, text))[0] == CURVES
 
 
 @pytest.mark.parametrize("text", FORMS.values(), ids=FORMS)
@@ -69,7 +69,7 @@ def test_other_validation_sets_do_not_count(tmp_path, text):
     other = text.replace("'valid' subset", "'valid1' subset").replace('"valid_', '"valid1_')
     other = other.replace("5.341", "9").replace("[valid]", "[valid1]")
     path = log_file(tmp_path, text + other)
-    assert training_log.read_log(path)["valid"] == CURVES["valid"]
+    assert training_log.read_log(path)[0]["valid"] == CURVES["valid"]
     assert training_log.read_metric(path, "loss") == [(1, 5.341), (2, 3.0)]
 
 
@@ -77,19 +77,22 @@ def test_other_validation_sets_do_not_count(tmp_path, text):
 def test_a_million_updates(tmp_path, text):
     """fairseq writes numbers of six digits."""
     text = re.sub(r'num_updates("?[=: ]+"?)40', r"num_updates\g<1>1.23457e+06", text)
-    assert training_log.read_log(log_file(tmp_path, text))["valid"] == [(20, 5.341), (1234570, 3.0)]
+    assert training_log.read_log(log_file(tmp_path, text))[0]["valid"] == [
+        (20, 5.341),
+        (1234570, 3.0),
+    ]
 
 
 def test_after_a_resumption_the_later_value_counts(tmp_path):
     again = SIMPLE.replace("loss 5.341", "loss 5.2").replace("loss=4.5", "loss=4.4")
-    curves = training_log.read_log(log_file(tmp_path, SIMPLE + again))
+    curves, _ = training_log.read_log(log_file(tmp_path, SIMPLE + again))
     assert curves["valid"] == [(20, 5.2), (40, 3.0)]
     assert curves["train_inner"] == [(10, 7.279), (30, 4.4)]
 
 
 def test_the_likelihood_is_preferred_to_a_smoothed_loss(tmp_path):
     line = "t | INFO | valid | epoch 001 | valid on 'valid' subset | loss 5.9 | nll_loss 4.7 | ppl 26 | num_updates 3\n"  # noqa: E501
-    assert training_log.read_log(log_file(tmp_path, line))["valid"] == [(3, 4.7)]
+    assert training_log.read_log(log_file(tmp_path, line))[0]["valid"] == [(3, 4.7)]
 
 
 @pytest.mark.parametrize("text", FORMS.values(), ids=FORMS)
