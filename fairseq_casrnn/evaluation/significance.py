@@ -7,7 +7,6 @@ a one-tailed paired t-test against the plain LSTM. Runs are paired by their seed
 from __future__ import annotations
 
 import math
-import re
 import statistics
 import sys
 from collections.abc import Iterable, Sequence
@@ -126,7 +125,7 @@ def mcnemar(ours: Sequence[bool], theirs: Sequence[bool]) -> tuple[int, int, flo
 
 
 def read_results(
-    paths: Iterable[Path], metric: str, subset: str = "test", arch: str = ".*", **settings: object
+    paths: Iterable[Path], metric: str, subset: str = "test", **settings: object
 ) -> dict[str, Scores]:
     """Read scores by architecture and seed from JSON lines; the last line of a run counts.
 
@@ -136,7 +135,6 @@ def read_results(
         paths: files written by ``evaluate.sh``.
         metric: name of the score: ``bleu``, ``accuracy``, ``test``, …
         subset: only read lines of this split.
-        arch: only read lines of architectures that match this pattern.
         settings: only read lines with these values, such as ``checkpoint="best"``.
 
     Raises:
@@ -145,11 +143,9 @@ def read_results(
     runs: Runs = {}
     for path in paths:
         for name, found in read_runs(path, [metric], subset, **settings).items():
-            if re.fullmatch(arch, name):
-                runs.setdefault(name, {}).update(found)
+            runs.setdefault(name, {}).update(found)
     if not runs:
-        wanted = {"arch": None if arch == ".*" else arch, **settings}
-        chosen = "".join(f", {key} {value}" for key, value in wanted.items() if value is not None)
+        chosen = "".join(f", {key} {value}" for key, value in settings.items() if value is not None)
         raise UserError(
             f"{', '.join(map(str, paths))}: no result with subset {subset}{chosen}; run "
             "evaluate.sh for it first"

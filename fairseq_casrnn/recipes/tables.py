@@ -11,7 +11,6 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recipes.options import Step, StepOptions, each_part, parse, required_parts
 from fairseq_casrnn.recipes.recipe import EVALUATION, Recipe, as_arguments
 from fairseq_casrnn.recipes.steps import call_reader, evaluate_systems, train_systems
-from fairseq_casrnn.runs.layout import RESULTS
 
 
 def table(recipe: Recipe, argv: Sequence[str]) -> None:
@@ -45,7 +44,7 @@ def table_of_parts(recipe: Recipe, argv: Sequence[str]) -> None:
         for name in options.parts or made:
             data, out = f"{options.data}/{name}", f"{options.out}/{name}"
             train_and_evaluate(recipe, dataclasses.replace(options, data=data, out=out))
-    Programs(options.dry_run).call(f"{EVALUATION}.dataset_table", options.out)
+    Programs(options.dry_run).call(f"{EVALUATION}.tables", "sets", options.out)
 
 
 def train_and_evaluate(recipe: Recipe, options: StepOptions) -> None:
@@ -72,8 +71,8 @@ def table_of_variants(recipe: Recipe, argv: Sequence[str]) -> None:
         system = dataclasses.replace(options, out=out, arch=[variant["arch"]], extra=extra)
         train_systems(recipe, system)
         evaluate_systems(recipe, dataclasses.replace(options, out=out))
-    settings = ("--subset", options.subset, "--no-average")
-    Programs(options.dry_run).call(f"{EVALUATION}.dataset_table", options.out, *settings)
+    words = ("sets", options.out, "--subset", options.subset, "--no-average")
+    Programs(options.dry_run).call(f"{EVALUATION}.tables", *words)
 
 
 def table_of_depths(recipe: Recipe, argv: Sequence[str]) -> None:
@@ -85,5 +84,5 @@ def table_of_depths(recipe: Recipe, argv: Sequence[str]) -> None:
     options.seed = options.seed or list(recipe.seeds)
     train_systems(recipe, options)
     evaluate_systems(recipe, dataclasses.replace(options, extra=[]))
-    words = (f"{options.out}/{RESULTS}", "--checkpoint", options.checkpoint)
-    Programs(options.dry_run).call(f"{EVALUATION}.depth_table", *words)
+    words = ("depths", options.out, "--checkpoint", options.checkpoint)
+    Programs(options.dry_run).call(f"{EVALUATION}.tables", *words)

@@ -4,7 +4,7 @@ import math
 import pytest
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation import depth_table, significance
+from fairseq_casrnn.evaluation import significance, tables
 
 
 def test_deviation_is_that_of_a_sample():
@@ -121,32 +121,6 @@ def test_table(tmp_path, capsys):
     assert "no result of none; there are cas, lstm, other" in capsys.readouterr().err
 
 
-def test_depth_table():
-    lines = depth_table.depth_table(
-        {
-            "dg_lstm_btec_10": {1: 30.0, 2: 32.0},
-            "stacked_gru_btec_3": {1: 33.0},
-            "dg_lstm_btec_3": {1: 34.25},
-            "cas_lstm_iwslt": {1: 1.0},
-        }
-    )
-    assert lines == [
-        "| Depth | GRU | LSTM | DG-LSTM |",
-        "|---|---|---|---|",
-        "| 3 | 33.00 | – | 34.25 |",
-        "| 10 | – | – | 31.00 ± 1.41 |",
-    ]
-
-
-@pytest.mark.parametrize("name", ["stacked_gru_btec_3x", "cas_lstm_btec_3"])
-def test_a_depth_table_without_a_row(tmp_path, capsys, name):
-    path = results(tmp_path, entry(name, 1, 10))
-    assert depth_table.main([str(path)]) == 2
-    output, error = capsys.readouterr()
-    assert not output
-    assert f"{path}: no result with subset test, arch (stacked_gru|stacked_lstm|dg_ls" in error
-
-
 def test_interrupted_runs_are_passed_over(tmp_path, capsys):
     """With a warning, unless the run has come to its end since."""
     cut = {"finished": False}
@@ -155,11 +129,11 @@ def test_interrupted_runs_are_passed_over(tmp_path, capsys):
         entry("dg_lstm_btec_3", 1, 10), entry("dg_lstm_btec_3", 2, 1, **cut),
         entry("dg_lstm_btec_3", 3, 1, **cut), entry("dg_lstm_btec_3", 3, 30),
     )  # fmt: skip
-    for module, row in (
-        (significance, "dg_lstm_btec_3  20.00 ± 14.14  (2 runs)"),
-        (depth_table, "| 3 | – | – | 20.00 ± 14.14 |"),
+    for main, row in (
+        (lambda: significance.main([str(path)]), "dg_lstm_btec_3  20.00 ± 14.14  (2 runs)"),
+        (lambda: tables.main(["depths", str(tmp_path)]), "| 3 | – | – | 20.00 ± 14.14 |"),
     ):
-        assert module.main([str(path)]) == 0
+        assert main() == 0
         output, error = capsys.readouterr()
         assert output.splitlines()[-1] == row
         assert error.startswith(
@@ -190,15 +164,14 @@ def test_settings_by_command(tmp_path, capsys):
         for n, more in enumerate(settings, start=1)
     ]
     path = str(results(tmp_path, *lines))
-    for module in (significance, depth_table):
-        for options, score in (
-            ([], "30.00"),
-            (["--beam", "5"], "10.00"),
-            (["--checkpoint", "best"], "20.00"),
-            (["--checkpoint", "best", "--metric", "sacrebleu"], "21.00"),
-        ):
-            assert module.main([path, *options]) == 0
-            assert score in capsys.readouterr().out
+    for options, score in (
+        ([], "30.00"),
+        (["--beam", "5"], "10.00"),
+        (["--checkpoint", "best"], "20.00"),
+        (["--checkpoint", "best", "--metric", "sacrebleu"], "21.00"),
+    ):
+        assert significance.main([path, *options]) == 0
+        assert score in capsys.readouterr().out
 
 
 def test_one_seed_in_common(tmp_path, capsys):

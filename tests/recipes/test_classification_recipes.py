@@ -290,7 +290,7 @@ def test_folds(recorded, mr_data, tmp_path):
     commands = recorded("mr/run_folds.sh", *where, *prepared, *more)
     assert [command[0].rpartition(".")[2] for command in commands] == [
         *("mr", "train", "train", "evaluate_classifier") * 2,
-        "dataset_table",
+        "tables",
     ]
     assert commands[4][1:] == [
         *("--out", str(data / "fold3"), "--raw", "RAW", *prepared, "--fold", "3")
@@ -335,8 +335,9 @@ def test_variants(script, folder, subset, wanted, mr_data, tmp_path, recorded):
     where = ("--data", mr_data, "--out", tmp_path, "--seeds", 2)
     *runs, table = recorded(script, *where, "--", "--max-epoch", 3)
     assert table == [
-        "fairseq_casrnn.evaluation.dataset_table", str(tmp_path), "--subset", subset, "--no-average"
-    ]  # fmt: skip
+        *("fairseq_casrnn.evaluation.tables", "sets", str(tmp_path)),
+        *("--subset", subset, "--no-average"),
+    ]
     trained = [run for run in runs if run[0] == "fairseq_cli.train"]
     evaluated = [run for run in runs if run[0] == "fairseq_casrnn.evaluation.evaluate_classifier"]
     assert len(trained) == 2 * len(evaluated)

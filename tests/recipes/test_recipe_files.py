@@ -282,7 +282,7 @@ def test_a_dry_run_prints_what_would_run_and_writes_nothing(tmp_path, capsys):
     lines = [shlex.split(line) for line in capsys.readouterr().out.splitlines()]
     steps = [line[0] if line[0] == "fairseq-train" else line[2].split(".")[-1] for line in lines]
     assert steps[:3] == steps[3:6] == ["mr", "fairseq-train", "evaluate_classifier"]
-    assert steps[6:] == ["dataset_table"]
+    assert steps[6:] == ["tables"]
     assert lines[3][-2:] == ["--fold", "7"]
     assert not list(tmp_path.iterdir())
 

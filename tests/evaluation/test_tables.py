@@ -1,10 +1,10 @@
-"""The table over several sets."""
+"""The tables over several data sets, and over depths."""
 
 import json
 
 import pytest
 
-from fairseq_casrnn.evaluation.dataset_table import main
+from fairseq_casrnn.evaluation.tables import main
 
 
 def write(out, name, *entries):
@@ -27,7 +27,7 @@ def test_means_and_averages(tmp_path, capsys):
     again = result("cnn", 1, 60, train=20.0)
     write(tmp_path, "books", result("cnn", 1, 50), again, result("cnn", 2, 70, train=40.0))
     write(tmp_path, "dvd", result("cnn", 1, 80), result("slstm", 1, 90, seconds=2.0))
-    assert main([str(tmp_path)]) == 0
+    assert main(["sets", str(tmp_path)]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "| set | cnn | slstm |",
         "|---|---|---|",
@@ -40,23 +40,14 @@ def test_means_and_averages(tmp_path, capsys):
 def test_results_of_other_splits_stay_out(tmp_path, capsys):
     tested = {**result("cnn", 1, 50), "subset": "test"}
     write(tmp_path, "books", tested, {**result("cnn", 1, 90), "subset": "valid"})
-    assert main([str(tmp_path)]) == 0
+    assert main(["sets", str(tmp_path)]) == 0
     assert "| books | 50.00" in capsys.readouterr().out
-    assert main([str(tmp_path), "--subset", "valid"]) == 0
+    assert main(["sets", str(tmp_path), "--subset", "valid"]) == 0
     assert "| books | 90.00" in capsys.readouterr().out
-    assert main([str(tmp_path), "--no-average"]) == 0
+    assert main(["sets", str(tmp_path), "--no-average"]) == 0
     assert capsys.readouterr().out.splitlines()[2:] == ["| books | 50.00, 10 s (0.50 s) |"]
-    assert main([str(tmp_path), "--subset", "train"]) == 2
+    assert main(["sets", str(tmp_path), "--subset", "train"]) == 2
     assert "no SET/results.jsonl with results of train" in capsys.readouterr().err
-
-
-def test_results_of_other_checkpoints_stay_out(tmp_path, capsys):
-    best, last = ({**result("cnn", 1, n), "checkpoint": c} for n, c in ((50, "best"), (60, "last")))
-    write(tmp_path, "books", best, last)
-    assert main([str(tmp_path)]) == 0  # the last line counts
-    assert "| books | 60.00" in capsys.readouterr().out
-    assert main([str(tmp_path), "--checkpoint", "best"]) == 0
-    assert "| books | 50.00" in capsys.readouterr().out
 
 
 def test_an_average_is_one_of_all_sets(tmp_path, capsys):
@@ -64,7 +55,7 @@ def test_an_average_is_one_of_all_sets(tmp_path, capsys):
     del unmeasured["seconds"]
     write(tmp_path, "books", result("cnn", 1, 50, seconds=1.0))
     write(tmp_path, "dvd", unmeasured)
-    assert main([str(tmp_path)]) == 0
+    assert main(["sets", str(tmp_path)]) == 0
     assert capsys.readouterr().out.splitlines()[2:] == [
         "| books | 50.00, 10 s (1.00 s) |",
         "| dvd | 70.00, 10 s |",
@@ -75,7 +66,7 @@ def test_an_average_is_one_of_all_sets(tmp_path, capsys):
 def test_interrupted_runs_stay_out(tmp_path, capsys):
     cut = {**result("cnn", 2, 10), "finished": False}
     write(tmp_path, "books", result("cnn", 1, 50), cut)
-    assert main([str(tmp_path)]) == 0
+    assert main(["sets", str(tmp_path)]) == 0
     output, error = capsys.readouterr()
     assert "| books | 50.00" in output
     assert error.startswith(f"warning: {tmp_path}/books/results.jsonl: cnn with seed 2 is left out")
@@ -99,7 +90,38 @@ def test_mistakes(tmp_path, capsys, content, message):
     if content is not None:
         (tmp_path / "books").mkdir()
         (tmp_path / "books" / "results.jsonl").write_text(content)
-    assert main([str(tmp_path)]) == 2
+    assert main(["sets", str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def write_depths(out, *rows):
+    lines = [{"arch": arch, "seed": seed, "bleu": bleu, **more} for arch, seed, bleu, more in rows]
+    (out / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_depths(tmp_path, capsys):
+    last = {"checkpoint": "last"}
+    write_depths(
+        tmp_path,
+        ("dg_lstm_btec_10", 1, 30.0, last), ("dg_lstm_btec_10", 2, 32.0, last),
+        ("stacked_gru_btec_3", 1, 33.0, last), ("dg_lstm_btec_3", 1, 34.25, last),
+        ("cas_lstm_iwslt", 1, 1.0, last), ("dg_lstm_btec_3", 1, 50.0, {"checkpoint": "best"}),
+    )  # fmt: skip
+    assert main(["depths", str(tmp_path), "--checkpoint", "last"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "| Depth | GRU | LSTM | DG-LSTM |",
+        "|---|---|---|---|",
+        "| 3 | 33.00 | – | 34.25 |",
+        "| 10 | – | – | 31.00 ± 1.41 |",
+    ]
+
+
+@pytest.mark.parametrize("name", ["stacked_gru_btec_3x", "cas_lstm_btec_3"])
+def test_depths_without_a_row(tmp_path, capsys, name):
+    write_depths(tmp_path, (name, 1, 10, {}))
+    assert main(["depths", str(tmp_path)]) == 2
+    output, error = capsys.readouterr()
+    assert not output
+    assert f"{tmp_path}/results.jsonl has no result of CELL_btec_DEPTH" in error
