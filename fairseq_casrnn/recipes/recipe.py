@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from fairseq_casrnn.console.program import captured_log
 from fairseq_casrnn.data.vector_files import VectorFile
+from fairseq_casrnn.diagnostics.names import suggestion
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recipes.reading import check_complete, read, resolve
 
@@ -26,6 +28,7 @@ class Kind:
         unknown: the error for another name, with ``{name}`` and ``{systems}`` to replace.
         program: fairseq's program to which the evaluator passes the options after ``--``.
         takes_vectors: whether ``--vectors`` initialises the embeddings of the encoder.
+        base: the class in ``fairseq.models`` that its models are derived from.
     """
 
     evaluator: str
@@ -34,6 +37,16 @@ class Kind:
     unknown: str = "unknown system {name}; choose from {systems}, or give an architecture"
     program: str = ""
     takes_vectors: bool = False
+    base: str = "BaseFairseqModel"
+
+    def has_name(self, arch: str) -> bool:
+        """Whether an architecture has a name of this kind."""
+        return any(fnmatchcase(arch, pattern) for pattern in self.names)
+
+    def takes(self, arch: str, model: type) -> bool:
+        """Whether an architecture and its class are of this kind."""
+        bases = [base.__name__ for base in model.__mro__]
+        return self.has_name(arch) and self.base in bases
 
 
 EVALUATION = "fairseq_casrnn.evaluation"
@@ -47,8 +60,14 @@ KINDS = {
         ("beam", "baseline"),
         ("*",),
         program="fairseq-generate",
+        base="FairseqEncoderDecoderModel",
     ),
-    "language model": Kind(f"{EVALUATION}.evaluate_lm", ("cache", "baseline"), *LANGUAGE_MODELS),
+    "language model": Kind(
+        f"{EVALUATION}.evaluate_lm",
+        ("cache", "baseline"),
+        *LANGUAGE_MODELS,
+        base="FairseqLanguageModel",
+    ),
     "classification": Kind(
         f"{EVALUATION}.evaluate_classifier",
         ("subset", "baseline"),
@@ -127,11 +146,29 @@ class Recipe:
         """The default folder of the data."""
         return self.folder / "data"
 
-    def check_system(self, name: str) -> None:
-        """Raise UserError unless ``name`` is a system or an architecture of this kind."""
-        kind = KINDS[self.kind]
-        if name not in self.systems and not any(fnmatchcase(name, one) for one in kind.names):
+    def check_system(self, name: str, look_up: bool = False) -> None:
+        """Raise UserError unless ``name`` is a system or an architecture of this kind.
+
+        Args:
+            name: the name.
+            look_up: whether the architecture must be one that fairseq, which is imported for this,
+                knows; otherwise only its name is checked.
+        """
+        if name in self.systems:
+            return
+        kind, models = KINDS[self.kind], registered_models() if look_up else {}
+        if name not in models and not kind.has_name(name):
             raise UserError(kind.unknown.format(name=name, systems=", ".join(self.systems)))
+        known = {arch: model for arch, model in models.items() if kind.takes(arch, model)}
+        if look_up and name not in known:
+            own = [
+                arch for arch, one in known.items() if one.__module__.startswith("fairseq_casrnn.")
+            ]
+            plugin = "" if name in models else " (that of a plugin needs --user-dir)"
+            raise UserError(
+                f"--arch {name} is not an architecture for this kind of data ({self.kind}); "
+                f"{suggestion(name, own)}{plugin}"
+            )
 
     def training_options(self, name: str, extra: list[str], vectors: str = "") -> list[str]:
         """The options of ``fairseq-train`` that define a system.
@@ -152,6 +189,17 @@ class Recipe:
             dim = str(VectorFile(vectors).dim)
             parts += [{"encoder-embed-path": vectors, "encoder-embed-dim": dim}, self.vectors]
         return [word for options in parts for word in as_arguments(options)] + extra
+
+
+def registered_models() -> dict[str, type]:
+    """The classes of all models by architecture; fairseq is imported for it."""
+    from fairseq_casrnn import register
+
+    with captured_log():
+        register()
+        from fairseq.models import ARCH_MODEL_REGISTRY
+
+    return ARCH_MODEL_REGISTRY
 
 
 def as_arguments(options: Options) -> Iterator[str]:

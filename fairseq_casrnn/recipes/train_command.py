@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from pathlib import Path
 
-from fairseq_casrnn.console.program import captured_log, listed
+from fairseq_casrnn.console.program import listed
 from fairseq_casrnn.console.programs import Programs
 from fairseq_casrnn.data.prepared import (
     LONGEST,
@@ -19,13 +18,12 @@ from fairseq_casrnn.data.prepared import (
     prepared_options,
     read_json,
 )
-from fairseq_casrnn.diagnostics.names import suggestion
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.kinds import COMMANDS, TRAINED_ON
 from fairseq_casrnn.plugin import plugin_options
 from fairseq_casrnn.recipes.options import StepOptions, check_values
 from fairseq_casrnn.recipes.reading import SHIPPED, read
-from fairseq_casrnn.recipes.recipe import KINDS, Recipe, load
+from fairseq_casrnn.recipes.recipe import Recipe, load
 from fairseq_casrnn.recipes.training import Training
 
 # (limit, batch size, patience): the first limit above the number of training examples counts.
@@ -77,8 +75,7 @@ def run(args: argparse.Namespace) -> None:
     options = StepOptions(arch=listed(args.arch) or list(recipe.archs), seed=listed(args.seed))
     check_values(options, recipe)
     for arch in options.arch:
-        if arch not in (*recipe.systems, *recipe.archs):
-            check_architecture(arch, recipe)
+        recipe.check_system(arch, look_up=arch not in recipe.archs)
     out = args.out or args.folder / "out"
     vectors = prepared_options(args.folder).get("vectors") or ""
     for arch in options.arch:
@@ -120,37 +117,6 @@ def help_on_systems() -> str:
         more = f"; systems: {systems}" if systems else ""
         texts.append(f"{kind}: default {default}{more}")
     return f"systems or architectures ({'. '.join(texts)})"
-
-
-def check_architecture(name: str, recipe: Recipe) -> None:
-    """Raise UserError unless ``name`` is a registered architecture that fits the recipe's kind."""
-    from fairseq_casrnn import register
-
-    with captured_log():
-        register()
-        from fairseq.models import (
-            ARCH_MODEL_REGISTRY,
-            FairseqEncoderDecoderModel,
-            FairseqLanguageModel,
-        )
-    if name not in ARCH_MODEL_REGISTRY:
-        recipe.check_system(name)
-    kind = recipe.kind
-    bases = {"translation": FairseqEncoderDecoderModel, "language model": FairseqLanguageModel}
-    patterns = KINDS[kind].names
-    known = {
-        one: cls
-        for one, cls in ARCH_MODEL_REGISTRY.items()
-        if issubclass(cls, bases.get(kind, object))
-        and any(fnmatchcase(one, pattern) for pattern in patterns)
-    }
-    if name not in known:
-        own = [one for one, cls in known.items() if cls.__module__.startswith("fairseq_casrnn.")]
-        plugin = "" if name in ARCH_MODEL_REGISTRY else " (that of a plugin needs --user-dir)"
-        raise UserError(
-            f"--arch {name} is not an architecture for this kind of data ({kind}); "
-            f"{suggestion(name, own)}{plugin}"
-        )
 
 
 def evaluate_command(folder: Path, out: Path | None) -> str:
