@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fairseq_casrnn.console.programs import Programs
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.recipes.options import Step, each_part, parse, required_parts
+from fairseq_casrnn.recipes.options import Step, each_part, parse
 from fairseq_casrnn.recipes.recipe import Recipe
 from fairseq_casrnn.runs.identity import check_trained_on
 from fairseq_casrnn.runs.layout import BEST, LOG, RESULTS, is_interrupted, trained_runs
@@ -34,7 +34,7 @@ def evaluate(recipe: Recipe, argv: Sequence[str]) -> None:
             programs.call("fairseq_casrnn.analysis.plots", *plot)
         found = found or bool(runs)
     if not found:
-        depths = ",".join(options.parts or required_parts(recipe).values)
+        depths = ",".join(options.parts or recipe.parts.values)
         raise UserError(
             f"{options.out} holds no trained run of --m {depths}; train some, or give another --out"
         )

@@ -13,7 +13,7 @@ from typing import Any
 from fairseq_casrnn.console.program import Parser, check_numbers, listed, split_at_dashes
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.significance import BASELINE
-from fairseq_casrnn.recipes.recipe import KINDS, Parts, Recipe, load
+from fairseq_casrnn.recipes.recipe import KINDS, Recipe, load
 from fairseq_casrnn.runs.layout import check_checkpoint_choice
 
 # Metavariable (empty if the option has no value) and help, with the recipe's values in braces.
@@ -70,23 +70,11 @@ class Step:
 
 @dataclass
 class StepOptions:
-    """The options of a step.
+    """The values of :data:`OPTIONS` for a step, and more.
+
+    Lists are empty for the default.
 
     Args:
-        data: prepared folder.
-        out: folder of the runs.
-        arch: chosen systems; empty for the default.
-        seed: chosen seeds; empty for the default.
-        parts: chosen parts of a recipe; empty for all.
-        variant: chosen variants; empty for all.
-        depth: chosen depths; empty for the default.
-        vectors: file of pretrained word vectors.
-        tiny: whether to train a tiny model for one epoch.
-        checkpoint: which checkpoint to evaluate.
-        beam: beam size.
-        subset: split to evaluate on.
-        baseline: system to compare the others with.
-        cache: number of words in a cache.
         dry_run: whether to print command lines instead of running them.
         extra: options after ``--``.
         others: options of the corpus' reader.
@@ -124,11 +112,11 @@ def make_parser(step: Step, recipe: Recipe) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     for name in step.options:
-        if name in ("parts", "tiny") and not getattr(recipe, name):
+        if (name == "parts" and not recipe.parts.option) or (name == "tiny" and not recipe.tiny):
             continue
         if name == "vectors" and not KINDS[recipe.kind].takes_vectors:
             continue
-        option = required_parts(recipe).option if name == "parts" else name
+        option = recipe.parts.option if name == "parts" else name
         parser.add_argument(f"--{option}", dest=name, **argument_of(name, step, recipe))
     text = "print the commands instead of running them"
     parser.add_argument("--dry-run", action="store_true", help=text)
@@ -150,7 +138,7 @@ def argument_of(name: str, step: Step, recipe: Recipe) -> dict[str, Any]:
         archs=", ".join(recipe.archs) if trained else "all in --out",
         seeds=", ".join(recipe.seeds) if trained else "all in --out",
         out="output folder" if prepared else "folder of the runs, DIR/NAME/seedN",
-        parts=", ".join(recipe.parts.values) if recipe.parts else "",
+        parts=", ".join(recipe.parts.values),
         tiny=recipe.tiny,
         variants=" ".join(recipe.variants),
         depths=", ".join(recipe.depths),
@@ -175,11 +163,10 @@ def parse(step: Step, recipe: Recipe, argv: Sequence[str]) -> StepOptions:
         raise UserError("this step accepts no options after --; see --help")
     values = {name: value for name, value in vars(found).items() if value is not None}
     values |= {name: listed(values[name]) for name in LISTS if name in values}
-    if "seeds" in values:
-        check_numbers("--seeds", [values["seeds"]])
-        values["seed"] = [str(seed) for seed in range(1, int(values["seeds"]) + 1)]
-    known = {field.name for field in dataclasses.fields(StepOptions)}
-    values = {name: value for name, value in values.items() if name in known}
+    values.pop("program", None)  # of every parser
+    if seeds := values.pop("seeds", None):
+        check_numbers("--seeds", [seeds])
+        values["seed"] = [str(seed) for seed in range(1, int(seeds) + 1)]
     options = StepOptions(**values, extra=extra, others=others)
     check_values(options, recipe)
     return options
@@ -199,7 +186,7 @@ def check_values(options: StepOptions, recipe: Recipe) -> None:
         if name not in recipe.variants:
             known = " ".join(recipe.variants)
             raise UserError(f"there is no variant {name}; choose from {known}")
-    if recipe.parts and recipe.parts.values and "".join(recipe.parts.values).isdigit():
+    if "".join(recipe.parts.values).isdigit():
         for value in options.parts:
             if not re.fullmatch("[0-9]+", value, re.ASCII):
                 raise UserError(f"--{recipe.parts.option} must be a number, not '{value}'")
@@ -212,26 +199,13 @@ def check_prepared(options: StepOptions) -> None:
         raise UserError(f"{options.data} is not prepared; run {how} first")
 
 
-def required_parts(recipe: Recipe) -> Parts:
-    """The parts of a recipe, which must have some."""
-    assert recipe.parts is not None
-    return recipe.parts
-
-
 def each_part(recipe: Recipe, options: StepOptions) -> Iterator[tuple[Recipe, StepOptions]]:
     """The recipe and the options for each chosen part; unchanged if the recipe has no parts."""
-    if not recipe.parts:
+    if not recipe.parts.option:
         yield recipe, options
         return
     for value in options.parts or recipe.parts.values:
         part = load(recipe.path, **{recipe.parts.variable: value})
-        folder = required_parts(part).folder
-        yield (
-            part,
-            dataclasses.replace(
-                options,
-                data=f"{options.data}/{folder}",
-                out=f"{options.out}/{folder}",
-                prepared_by=f"prepare.sh --{recipe.parts.option} {value} --out {options.data}",
-            ),
-        )
+        data, out = (f"{folder}/{part.parts.folder}" for folder in (options.data, options.out))
+        how = f"prepare.sh --{recipe.parts.option} {value} --out {options.data}"
+        yield part, dataclasses.replace(options, data=data, out=out, prepared_by=how)

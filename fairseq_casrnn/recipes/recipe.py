@@ -89,14 +89,14 @@ class Parts:
     """A recipe for several data sets, such as folds.
 
     Args:
-        option: option that chooses parts.
+        option: option that chooses parts; empty if the recipe has none.
         folder: the part's subfolder in the folders of the data and of the runs.
         variable: variable that gets the part's value.
         values: values of the parts; if empty, the reader divides the corpus by ``option``.
         prepare: options of the reader for a part.
     """
 
-    option: str
+    option: str = ""
     folder: str = ""
     variable: str = ""
     values: tuple[str, ...] = ()
@@ -128,7 +128,7 @@ class Recipe:
     vectors: Options = field(default_factory=dict)
     evaluation: Options = field(default_factory=dict)
     variants: Mapping[str, Options] = field(default_factory=dict)
-    parts: Parts | None = None
+    parts: Parts = Parts()
     depths: tuple[str, ...] = ()
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fairseq_casrnn.console.program import Parser
@@ -18,7 +18,6 @@ from fairseq_casrnn.recipes.options import (
     check_prepared,
     each_part,
     parse,
-    required_parts,
 )
 from fairseq_casrnn.recipes.recipe import KINDS, Recipe, as_arguments
 from fairseq_casrnn.recipes.training import Training
@@ -36,19 +35,14 @@ seeds."""
 
 def prepare(recipe: Recipe, argv: Sequence[str]) -> None:
     """Prepare the corpus by its reader, which gets all options except ``--dry-run``."""
-    if recipe.parts:
+    if recipe.parts.option:
         about = f"All other options are those of the reader: python -m {recipe.reader} --help."
         step = Step("prepare", ("parts", "out"), about, reads_others=True)
         options = parse(step, recipe, argv)
         options.data = options.out
         for part, where in each_part(recipe, options):
-            own = [
-                *as_arguments(required_parts(part).prepare),
-                "--out",
-                where.data,
-                *options.others,
-            ]
-            call_reader(part, where, own)
+            own = as_arguments(part.parts.prepare)
+            call_reader(part, where, [*own, "--out", where.data, *options.others])
         return
     parser = Parser(add_help=False)
     for name in ("--out", "--raw", "--archive", "--workers"):
@@ -111,17 +105,25 @@ def train(recipe: Recipe, argv: Sequence[str]) -> None:
 def train_systems(recipe: Recipe, options: StepOptions) -> None:
     """Train the chosen systems with the chosen seeds."""
     check_prepared(options)
+    for training in trainings(recipe, options):
+        training.train(Programs(options.dry_run))
+
+
+def trainings(recipe: Recipe, options: StepOptions, look_up: bool = False) -> Iterator[Training]:
+    """The chosen systems with the chosen seeds.
+
+    Raises:
+        UserError: a system is unknown, see :meth:`.Recipe.check_system` for ``look_up``.
+    """
     vectors = chosen_vectors(options)
     extra = ["--max-epoch", "1", *options.extra] if options.tiny else options.extra
     archs = options.arch or ([recipe.tiny] if options.tiny else recipe.archs)
     for arch in archs:
-        recipe.check_system(arch)
-    programs = Programs(options.dry_run)
+        recipe.check_system(arch, look_up and arch not in recipe.archs)
     for arch in archs:
         settings = recipe.training_options(arch, extra, vectors)
         for seed in options.seed or recipe.seeds:
-            one = Training(arch, seed, options.out, options.data, settings, *recipe.source)
-            one.train(programs)
+            yield Training(arch, seed, options.out, options.data, settings, *recipe.source)
 
 
 def chosen_vectors(options: StepOptions) -> str:

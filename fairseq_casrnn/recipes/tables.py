@@ -8,20 +8,19 @@ from pathlib import Path
 
 from fairseq_casrnn.console.programs import Programs
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.recipes.options import Step, StepOptions, each_part, parse, required_parts
+from fairseq_casrnn.recipes.options import Step, StepOptions, each_part, parse
 from fairseq_casrnn.recipes.recipe import EVALUATION, Recipe, as_arguments
 from fairseq_casrnn.recipes.steps import call_reader, evaluate_systems, train_systems
 
 
 def table(recipe: Recipe, argv: Sequence[str]) -> None:
     """Make the table of a recipe. Raises UserError unless it has parts, variants or depths."""
-    for key, make in (
-        ("parts", table_of_parts),
-        ("variants", table_of_variants),
-        ("depths", table_of_depths),
-    ):
-        if getattr(recipe, key):
-            return make(recipe, argv)
+    if recipe.parts.option:
+        return table_of_parts(recipe, argv)
+    if recipe.variants:
+        return table_of_variants(recipe, argv)
+    if recipe.depths:
+        return table_of_depths(recipe, argv)
     raise UserError(f"{recipe.path} has no table; give it parts, variants or depths")
 
 
@@ -33,12 +32,12 @@ def table_of_parts(recipe: Recipe, argv: Sequence[str]) -> None:
     options = parse(step, recipe, argv)
     if options.vectors:
         options.others = ["--vectors", options.vectors, *options.others]
-    if required_parts(recipe).values:
+    if recipe.parts.values:
         for part, where in each_part(recipe, options):
-            call_reader(part, where, [*options.others, *as_arguments(required_parts(part).prepare)])
+            call_reader(part, where, [*options.others, *as_arguments(part.parts.prepare)])
             train_and_evaluate(part, where)
     else:  # the reader makes a folder for each part
-        own = [f"--{required_parts(recipe).option}", *options.parts] if options.parts else []
+        own = [f"--{recipe.parts.option}", *options.parts] if options.parts else []
         call_reader(recipe, options, [*options.others, *own])
         made = sorted(path.parent.name for path in Path(options.data).glob("*/data-bin"))
         for name in options.parts or made:

@@ -15,7 +15,6 @@ from fairseq_casrnn.data.prepared import (
     TOKENS,
     prepared_folder,
     prepared_kind,
-    prepared_options,
     read_json,
 )
 from fairseq_casrnn.errors import UserError
@@ -24,7 +23,7 @@ from fairseq_casrnn.plugin import plugin_options
 from fairseq_casrnn.recipes.options import StepOptions, check_values
 from fairseq_casrnn.recipes.reading import SHIPPED, read
 from fairseq_casrnn.recipes.recipe import Recipe, load
-from fairseq_casrnn.recipes.training import Training
+from fairseq_casrnn.recipes.steps import trainings
 
 # (limit, batch size, patience): the first limit above the number of training examples counts.
 SIZES = {
@@ -45,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "folder", type=prepared_folder, metavar="DIR", help="folder from casrnn prepare"
     )
-    parser.add_argument("--arch", default="", metavar="NAME[,…]", action=ArchOption)
+    parser.add_argument("--arch", default="", metavar="NAME[,…]", help=help_on_systems())
     parser.add_argument("--seed", default="1", metavar="N[,…]", help="seeds (default: 1)")
     parser.add_argument(
         "--out", type=Path, help="folder for the runs NAME/seedN (default: DIR/out)"
@@ -72,40 +71,23 @@ def run(args: argparse.Namespace) -> None:
     if args.carry_state and kind != "language-model":
         raise UserError(f"--carry-state is for language models, not for {kind}; drop it")
     recipe = find_recipe(kind, args.folder, args.carry_state)
-    options = StepOptions(arch=listed(args.arch) or list(recipe.archs), seed=listed(args.seed))
-    check_values(options, recipe)
-    for arch in options.arch:
-        recipe.check_system(arch, look_up=arch not in recipe.archs)
     out = args.out or args.folder / "out"
-    vectors = prepared_options(args.folder).get("vectors") or ""
-    for arch in options.arch:
-        settings = recipe.training_options(arch, args.extra, vectors)
-        for seed in options.seed:
-            one = Training(arch, seed, str(out), str(args.folder), settings, *recipe.source)
-            if not args.dry_run:  # otherwise train prints it
-                print(one.command(), flush=True)
-            one.train(Programs(args.dry_run))
-            if not args.dry_run:
-                print(f"next: {evaluate_command(args.folder, args.out)}")
-                use = use_command(kind, args.folder, one.folder, args.carry_state)
-                print(f"next: {use}", flush=True)
-
-
-class ArchOption(argparse.Action):
-    """``--arch``: its help, which four recipes are read for, is made only if it is printed."""
-
-    def __call__(self, parser, namespace, values, option_string=None):
-        """Store the value."""
-        setattr(namespace, self.dest, values)
-
-    @property
-    def help(self) -> str:
-        """See :func:`help_on_systems`."""
-        return help_on_systems()
-
-    @help.setter
-    def help(self, text: str | None) -> None:
-        """Ignore what argparse sets."""
+    options = StepOptions(
+        data=str(args.folder),
+        out=str(out),
+        arch=listed(args.arch),
+        seed=listed(args.seed),
+        extra=args.extra,
+    )
+    check_values(options, recipe)
+    for training in trainings(recipe, options, look_up=True):
+        if not args.dry_run:  # otherwise train prints it
+            print(training.command(), flush=True)
+        training.train(Programs(args.dry_run))
+        if not args.dry_run:
+            print(f"next: {evaluate_command(args.folder, args.out)}")
+            use = use_command(kind, args.folder, training.folder, args.carry_state)
+            print(f"next: {use}", flush=True)
 
 
 def help_on_systems() -> str:
