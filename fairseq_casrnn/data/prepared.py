@@ -96,6 +96,20 @@ def find_languages(folder: Path, split: str = "*") -> tuple[str, str] | None:
     return None
 
 
+def prepared_languages(folder: Path) -> tuple[str, str]:
+    """Source and target language of a prepared folder, from its test set's file names.
+
+    Raises:
+        UserError: the folder is not prepared.
+    """
+    if found := find_languages(folder / "data-bin", "test"):
+        return found
+    raise UserError(
+        f"{folder} is not a prepared folder (no data-bin with a test set in it); "
+        "give the folder that casrnn prepare translation or a recipe has written"
+    )
+
+
 def prepared_options(folder: str | Path) -> dict:
     """The options with which a folder was prepared; none if it does not say.
 

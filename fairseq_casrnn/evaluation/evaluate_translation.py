@@ -18,7 +18,7 @@ from typing import NoReturn, TextIO
 import fairseq_casrnn
 from fairseq_casrnn.console.program import Parser, captured_log, run_main, show, split_at_dashes
 from fairseq_casrnn.data.bpe import NAME as BPE_CODES
-from fairseq_casrnn.data.prepared import find_languages
+from fairseq_casrnn.data.prepared import prepared_languages
 from fairseq_casrnn.data.sentencepiece_units import find_model
 from fairseq_casrnn.data.text import detokenize_lines, read_lines
 from fairseq_casrnn.diagnostics.explain import explained
@@ -52,20 +52,6 @@ _REFUSED_OPTIONS = {
     "--quiet": "the score needs the translations that fairseq-generate prints; drop --quiet",
 }
 _SPEED = re.compile(r"Translated ([\d,]+) sentences .* in ([\d.]+)s")
-
-
-def languages(data: Path) -> tuple[str, str]:
-    """Source and target language of a prepared folder, from its test set's file names.
-
-    Raises:
-        UserError: ``data`` is not a prepared folder.
-    """
-    if found := find_languages(data / "data-bin", "test"):
-        return found
-    raise UserError(
-        f"{data} is not a prepared folder (no data-bin with a test set in it); "
-        "give the folder that casrnn prepare translation or a recipe has written"
-    )
 
 
 def generate(
@@ -154,7 +140,7 @@ def evaluate(run: Path, args: argparse.Namespace) -> Result:
     result: Result = {"checkpoint": args.checkpoint, "subset": "test", "beam": beam}
     if options:
         result["options"] = options
-    result |= score_generated(output, data / "text", languages(data)[1])
+    result |= score_generated(output, data / "text", prepared_languages(data)[1])
     if speed is not None:
         result["sentences_per_second"] = round(speed, 1)
     print(f"{run_name(run)}: BLEU {result['bleu']:.2f} (tokenised)", end="")
@@ -168,7 +154,7 @@ def evaluate(run: Path, args: argparse.Namespace) -> Result:
 
 def write_translations(data: Path, run: Path, output: Path, result: Result) -> None:
     """Write the translations and the result of a run, if the data has its original text."""
-    source, target = languages(data)
+    source, target = prepared_languages(data)
     raw = [data / "text" / f"test.raw.{code}" for code in (source, target)]
     if not all(path.exists() for path in raw):
         return
@@ -195,7 +181,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _evaluate_all(args: argparse.Namespace) -> None:
-    languages(args.data)  # raises UserError unless the folder is prepared
+    prepared_languages(args.data)  # raises UserError unless the folder is prepared
     for option in args.extra:
         if (name := option.partition("=")[0]) in _REFUSED_OPTIONS:
             raise UserError(_REFUSED_OPTIONS[name])

@@ -108,19 +108,21 @@ def target_log_probs(model, output, target):
     return found
 
 
-def score_streams(model, dictionary, sentences: Sequence, streams: int = 1) -> Scores:
-    """Scores of a continuous text, divided into ``streams`` whose first token is not predicted.
+def read_streams(
+    model, dictionary, sentences: Sequence, streams: int = 1, keep: bool = True
+) -> Text:
+    """Score a continuous text.
+
+    Args:
+        model: a language model in ``eval()``.
+        dictionary: its dictionary.
+        sentences: the text, tensors that end with ``</s>``.
+        streams: into how many streams it is divided; the first token of each is not predicted.
+        keep: whether to keep all features (4·N·E bytes).
 
     Raises:
         UserError: a stream has fewer than two tokens, or the model carries no state.
     """
-    return read_streams(model, dictionary, sentences, streams, False).scores
-
-
-def read_streams(
-    model, dictionary, sentences: Sequence, streams: int = 1, keep: bool = True
-) -> Text:
-    """Score a text as :func:`score_streams`; with ``keep``, keep all features (4·N·E bytes)."""
     import torch
 
     from fairseq_casrnn.data.streams import StreamDataset, piece_lengths

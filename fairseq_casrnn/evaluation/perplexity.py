@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_casrnn.errors import UserError, check_at_least
-from fairseq_casrnn.evaluation.lm_scores import Scores, read_streams, score_sentences, score_streams
+from fairseq_casrnn.evaluation.lm_scores import Scores, read_streams, score_sentences
 from fairseq_casrnn.files import check_writable, whole_file
 from fairseq_casrnn.inference.lm_inputs import read_sentences
 from fairseq_casrnn.inference.loading import load_language_model
@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> None:
     elif args.cache is not None:
         scores = score_with_cache(args, model, dictionary, sentences)
     else:
-        scores = score_streams(model, dictionary, sentences, args.streams)
+        scores = read_streams(model, dictionary, sentences, args.streams, keep=False).scores
     if args.scores is not None:
         write_scores(args.scores, scores)
     print(scores)

@@ -106,18 +106,13 @@ def chunks(items: Iterable[T], args: argparse.Namespace) -> Iterator[list[T]]:
 
 
 def numbered_lines(name: str) -> Iterator[tuple[int, str]]:
-    """Numbered lines of a file or of standard input. Raises UserError, see :func:`read_input`."""
-    return enumerate(read_input(name), start=1)
-
-
-def read_input(name: str) -> Iterator[str]:
-    """Lines of a file or of standard input, without their ends. Raises UserError."""
+    """Numbered lines of a file or of standard input, without their ends. Raises UserError."""
     try:
         stream = sys.stdin.buffer if name == "-" else open(name, "rb")  # noqa: SIM115
     except OSError as error:
         raise UserError(f"{name} cannot be read ({error.strerror}); check --input") from None
     with stream:
-        yield from text_lines(stream, input_name(name))
+        yield from enumerate(text_lines(stream, input_name(name)), start=1)
 
 
 class UnknownWordWarning:

@@ -11,9 +11,8 @@ from typing import Any
 
 from fairseq_casrnn.console.programs import Programs, python_command
 from fairseq_casrnn.data.checksum import checksum, contents
-from fairseq_casrnn.data.prepared import prepared_folder
+from fairseq_casrnn.data.prepared import prepared_folder, prepared_languages
 from fairseq_casrnn.errors import UserError, check_at_least
-from fairseq_casrnn.evaluation.evaluate_translation import languages
 from fairseq_casrnn.files import make_folder
 from fairseq_casrnn.inference.loading import checkpoint_file
 from fairseq_casrnn.plugin import USER_DIR
@@ -73,7 +72,7 @@ def run(args: argparse.Namespace) -> None:
         UserError: a missing file, a number out of range, or ``--out`` with other lists.
         SystemExit: a program failed.
     """
-    target = languages(args.data)[1]
+    target = prepared_languages(args.data)[1]
     args.baseline = checkpoint_file(args.baseline)
     for kind in KINDS:
         checkpoints(args, kind)[:] = map(checkpoint_file, checkpoints(args, kind))

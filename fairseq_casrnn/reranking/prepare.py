@@ -11,12 +11,11 @@ from pathlib import Path
 
 from fairseq_casrnn.data.bpe import NAME as BPE_CODES
 from fairseq_casrnn.data.folder import SPLITS
-from fairseq_casrnn.data.prepared import prepared_folder
+from fairseq_casrnn.data.prepared import prepared_folder, prepared_languages
 from fairseq_casrnn.data.preprocess import run_fairseq_preprocess
 from fairseq_casrnn.data.sentencepiece_units import find_model
 from fairseq_casrnn.diagnostics.explain import explained
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.evaluate_translation import languages
 
 FOLDERS = ("right_to_left", "backwards", "lm")
 
@@ -39,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Run the command. Raises UserError if ``--out`` exists or ``--data`` is not prepared."""
-    source, target = languages(args.data)
+    source, target = prepared_languages(args.data)
     if args.out.exists():
         raise UserError(f"{args.out} exists; remove it to prepare again, or give another --out")
     try:

@@ -37,24 +37,17 @@ def reverse(text: str) -> str:
     return " ".join(reversed(text.split()))
 
 
-def model_inputs(
-    nbest: NBest, right_to_left: bool, backwards: bool, words: bool, lm: bool
-) -> list[tuple[str, str]]:
-    """(source, target) of a model for each hypothesis.
-
-    Args:
-        nbest: the list.
-        right_to_left: the model predicts the last word first.
-        backwards: the model translates hypotheses into sources.
-        words: the model has words, but the list has subword-nmt's units.
-        lm: the model is a language model.
-    """
-    pairs = [("", text) for texts in nbest.hypotheses for text in texts] if lm else nbest.pairs()
-    if words:
+def model_inputs(nbest: NBest, args: argparse.Namespace) -> list[tuple[str, str]]:
+    """(source, target) of a model for each hypothesis, for the options of the command."""
+    texts = [text for texts in nbest.hypotheses for text in texts]
+    pairs = [("", text) for text in texts] if args.lm else nbest.pairs()
+    if args.join_subwords:
         pairs = [(join_subwords(source), join_subwords(text)) for source, text in pairs]
-    if backwards:
+    if args.backwards:
         pairs = [(text, source) for source, text in pairs]
-    return [(source, reverse(text)) for source, text in pairs] if right_to_left else pairs
+    if args.right_to_left:
+        pairs = [(source, reverse(text)) for source, text in pairs]
+    return pairs
 
 
 def translation_scorer(paths: Sequence[str], data: Path, pairs: Sequence[tuple[str, str]]):
@@ -203,7 +196,7 @@ def run(args: argparse.Namespace) -> None:
     if is_complete(args.output, header, sum(map(len, nbest.hypotheses))):
         print(f"{args.output} has these scores already")
         return
-    pairs = model_inputs(nbest, args.right_to_left, args.backwards, args.join_subwords, args.lm)
+    pairs = model_inputs(nbest, args)
     if args.lm:
         scorer = language_model_scorer(paths[0], args.data, pairs)
     else:

@@ -29,13 +29,8 @@ def figures(page: Page, rows: Sequence[Row], folder: Path) -> dict[Path, tuple[T
             if table.plot in row.get("curves", {})
         }
         if curves:
-            found[folder / figure_name(page, table)] = table, curves
+            found[folder / page.figure(table)] = table, curves
     return found
-
-
-def figure_name(page: Page, table: Table) -> str:
-    """The file of a table's figure, beside the page."""
-    return f"{page.path.stem}-{table.name}.svg"
 
 
 def digest(curves: Curves) -> str:

@@ -38,7 +38,7 @@ def page_text(page: Page, rows: Sequence[Row]) -> str:
         parts += [f"## {table.title}" if table.title else "", table.caption.strip()]
         parts += table_parts(table, own)
         if table.plot:
-            parts.append(f"![{table.curves[table.plot]}]({page.path.stem}-{table.name}.svg)")
+            parts.append(f"![{table.curves[table.plot]}]({page.figure(table)})")
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

@@ -80,6 +80,10 @@ class Page:
         """The file of its runs."""
         return self.path.with_suffix(".jsonl")
 
+    def figure(self, table: Table) -> str:
+        """The file of a table's figure, beside the page."""
+        return f"{self.path.stem}-{table.name}.svg"
+
 
 TEXTS = {None: str}
 TABLE = {

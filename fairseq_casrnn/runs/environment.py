@@ -16,8 +16,6 @@ from pathlib import Path
 import fairseq_casrnn
 from fairseq_casrnn import plugin
 
-PROGRAMS = {"fairseq_casrnn/cli.py": "casrnn"}
-
 
 def command_line(names: Sequence[str] = ()) -> str:
     """The command line of this process, as a user would type it.
@@ -26,11 +24,12 @@ def command_line(names: Sequence[str] = ()) -> str:
         names: environment variables to put in front, in addition to this package's.
     """
     path = Path(sys.argv[0])
-    inner = f"{path.parent.name}/{path.name}"
-    name = PROGRAMS.get(inner, path.name)
-    if path.parent.name == "fairseq_cli":
+    name = path.name
+    if path.parts[-2:] == (fairseq_casrnn.__name__, "cli.py"):
+        name = "casrnn"
+    elif path.parent.name == "fairseq_cli":
         name = f"fairseq-{path.stem.replace('_', '-')}"
-    elif fairseq_casrnn.__name__ in path.parts and inner not in PROGRAMS:
+    elif fairseq_casrnn.__name__ in path.parts:
         at = len(path.parts) - path.parts[::-1].index(fairseq_casrnn.__name__) - 1
         name = "python -m " + ".".join(path.with_suffix("").parts[at:])
     found = variables(names)

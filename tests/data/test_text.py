@@ -23,7 +23,7 @@ def test_a_carriage_return_alone_ends_no_line(tmp_path):
     assert (
         text.read_lines(path)
         == read_mixed(path)
-        == list(line_command.read_input(str(path)))
+        == [line for _, line in line_command.numbered_lines(str(path))]
         == expected
     )
 
@@ -72,7 +72,7 @@ def test_input_in_utf16_is_named(tmp_path):
     """iconv from cp1252 would make nonsense of it."""
     (tmp_path / "a.txt").write_text("a lovely film\n", encoding="utf-16")
     with pytest.raises(UserError, match=r"a\.txt is UTF-16 or not text; save it as UTF-8$"):
-        list(line_command.read_input(str(tmp_path / "a.txt")))
+        list(line_command.numbered_lines(str(tmp_path / "a.txt")))
 
 
 def test_missing_file_and_folder_are_named(tmp_path):

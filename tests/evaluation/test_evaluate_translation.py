@@ -106,7 +106,7 @@ def test_the_folder_must_be_prepared(out, capsys):
     assert "is not a prepared folder" in capsys.readouterr().err
     (out / "data-bin").mkdir()
     (out / "data-bin" / "test.zh-en.zh.idx").touch()
-    assert evaluate_translation.languages(out) == ("zh", "en")
+    assert evaluate_translation.prepared_languages(out) == ("zh", "en")
     assert evaluate_translation.main([*options, "--beam", "0"]) == 2
     assert "--beam is 0; it must be at least 1" in capsys.readouterr().err
     assert evaluate_translation.main([*options, "--baseline", "c"]) == 2
@@ -138,7 +138,7 @@ def test_options_that_would_make_the_record_wrong(out, capsys, extra, message):
 def test_results_with_further_options_are_marked(out, monkeypatch):
     """Their translations do not replace the others, nor does their score."""
     written = []
-    monkeypatch.setattr(evaluate_translation, "languages", lambda data: ("zh", "en"))
+    monkeypatch.setattr(evaluate_translation, "prepared_languages", lambda data: ("zh", "en"))
     monkeypatch.setattr(evaluate_translation, "generate", lambda *args: written.append(args[2]))
     monkeypatch.setattr(
         evaluate_translation,

@@ -57,7 +57,7 @@ def test_streams(monkeypatch, streams):
     model, words = random_model("dg_lstm"), dictionary()
     text = random_tokens(1, 29)[0]
     text[14] = words.pad()
-    scores = lm_scores.score_streams(model, words, text.split([9, 11, 9]), streams)
+    scores = lm_scores.read_streams(model, words, text.split([9, 11, 9]), streams).scores
     expected = []
     for stream in text.tensor_split(streams):
         table = model(stream[None, :-1])[0][0].log_softmax(-1)
@@ -102,7 +102,7 @@ def test_streams_after_bos():
     model, words = random_model("cas_lstm"), dictionary()
     model.reads_bos = True
     text = random_tokens(1, 15)[0]
-    scores = lm_scores.score_streams(model, words, [text], 2)
+    scores = lm_scores.read_streams(model, words, [text], 2).scores
     expected = []
     for stream in text.tensor_split(2):
         source = torch.cat([torch.tensor([words.bos()]), stream[:-1]])
@@ -180,7 +180,7 @@ def test_soft_routing_by_command(data, capsys, monkeypatch):
         assert cli.main(["perplexity", str(data), "--path", "x.pt", *options]) == 0
         printed.append(capsys.readouterr().out)
     sentences = lm_inputs.read_sentences(data, "test", words)
-    soft = lm_scores.score_streams(model.train(), words, sentences)
+    soft = lm_scores.read_streams(model.train(), words, sentences).scores
     assert printed[1] == f"{soft}\n" != printed[0]
 
 
