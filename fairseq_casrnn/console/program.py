@@ -70,7 +70,7 @@ def captured_log() -> Iterator[io.StringIO]:
         root.setLevel(level)
 
 
-def run_main(main: Callable[[], None]) -> int:
+def run_main(main: Callable[[], object]) -> int:
     """Call ``main`` and return the exit status.
 
     A UserError or an error of the system is printed as one sentence and gives 2. Ctrl-C gives

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from pathlib import Path
 
-from fairseq_casrnn.console.program import Parser, captured_log, run_main, show
+from fairseq_casrnn.console.program import Parser, run_main, show
 from fairseq_casrnn.data.originals import read_originals
 from fairseq_casrnn.evaluation.confusion import as_table, summary
 from fairseq_casrnn.evaluation.prediction_files import CLASSES, as_lines
@@ -20,8 +19,8 @@ from fairseq_casrnn.evaluation.runs import (
     add_subset_arguments,
     choose_checkpoint,
     evaluate_and_compare,
+    predict,
     run_name,
-    warn_unseen,
     with_settings,
     write_errors,
     write_predictions,
@@ -41,13 +40,8 @@ def classify(data: Path, checkpoint: Path, subset: str, batch_size: int = 64) ->
         UserError: the checkpoint or data cannot be used.
     """
     hub = load_hub(CLASSIFIER, checkpoint, str(data / "data-bin"))
-    with captured_log():
-        dataset = hub.task.read(subset)
-        start = time.perf_counter()
-        probabilities = hub.of_dataset(dataset, batch_size)
-        seconds = time.perf_counter() - start
+    dataset, probabilities, seconds = predict(hub, subset, batch_size)
     best = probabilities.max(-1)
-    warn_unseen(hub.task, subset)
     truth, predicted = dataset.labels.tolist(), best.indices.tolist()
     classes = [*hub.classes, "<unk>"]  # index -1 is a class that does not occur in training
     matrix = [[0] * len(classes) for _ in classes]
@@ -56,7 +50,7 @@ def classify(data: Path, checkpoint: Path, subset: str, batch_size: int = 64) ->
     rows = zip(truth, predicted, best.values.tolist(), strict=True)
     return {
         **summary(matrix, hub.classes),
-        "seconds": round(seconds, 2),
+        "seconds": seconds,
         "predictions": [(classes[t], classes[p], round(value, 4)) for t, p, value in rows],
     }
 

@@ -18,7 +18,7 @@ from fairseq_casrnn.evaluation.runs import (
     add_run_arguments,
     choose_checkpoint,
     compare_systems,
-    evaluate_runs,
+    evaluate_and_compare,
     run_name,
 )
 
@@ -90,6 +90,7 @@ def main(argv: list[str] | None = None) -> int:
         description="Print and record the perplexity of trained models.",
     )
     add_run_arguments(parser)
+    parser.set_defaults(subset="test")
     parser.add_argument(
         "--sentence-reset", action="store_true", help="score each sentence by itself"
     )
@@ -110,8 +111,7 @@ def _evaluate_all(args: argparse.Namespace) -> None:
         if args.sentence_reset:
             raise UserError("--cache is for a continuous text; drop it or --sentence-reset")
         check_at_least(1, cache=args.cache)
-    results = evaluate_runs(args, evaluate)
-    compare_systems(results, "test", args.baseline)
+    results = evaluate_and_compare(args, evaluate)
     if args.cache is not None:
         cached = {f"{arch}, cache": of for arch, of in results.items()}
         baseline = args.baseline and f"{args.baseline}, cache"

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from pathlib import Path
 
-from fairseq_casrnn.console.program import Parser, captured_log, run_main, show
+from fairseq_casrnn.console.program import Parser, run_main, show
 from fairseq_casrnn.data.columns import without_spaces
 from fairseq_casrnn.data.originals import read_originals
 from fairseq_casrnn.data.spans import as_iob2
@@ -21,8 +20,8 @@ from fairseq_casrnn.evaluation.runs import (
     add_subset_arguments,
     choose_checkpoint,
     evaluate_and_compare,
+    predict,
     run_name,
-    warn_unseen,
     with_settings,
     write_errors,
     write_predictions,
@@ -63,13 +62,8 @@ def tag(
     options = {"unconstrained_tags": True} if unconstrained_tags else {}
     hub = load_hub(TAGGER, checkpoint, str(data / "data-bin"), **options)
     task = hub.task
-    with captured_log():
-        dataset = task.read(subset)
-        start = time.perf_counter()
-        best = hub.of_dataset(dataset, batch_size)
-        seconds = time.perf_counter() - start
+    dataset, best, seconds = predict(hub, subset, batch_size)
     found = [tags for tags, _ in best]
-    warn_unseen(task, subset)
     truth = [task.tag_names(dataset.tags(i)) for i in range(len(dataset))]
     words = [
         [without_spaces(task.dictionary[int(token)]) for token in dataset.words[i][:-1]]
@@ -84,7 +78,7 @@ def tag(
         "words": total["words"],
         **{name: round(value, 2) for name, value in scores(total).items()},
         **({"constrained_tags": hub.is_constrained} if task.are_spans else {}),
-        "seconds": round(seconds, 2),
+        "seconds": seconds,
         "rows": [
             list(zip(*columns, strict=True)) for columns in zip(words, gold, predicted, strict=True)
         ],

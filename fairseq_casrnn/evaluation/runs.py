@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fairseq_casrnn.console.program import show
+from fairseq_casrnn.console.program import captured_log, show
 from fairseq_casrnn.data.prepared import prepared_folder
 from fairseq_casrnn.errors import UserError, check_at_least
 from fairseq_casrnn.evaluation.paired import compare_with_baseline
@@ -169,10 +170,19 @@ def training_seconds(run: Path) -> float | None:
     return None if seconds is None else round(seconds, 1)
 
 
-def warn_unseen(task, subset: str) -> None:
-    """Warn on standard error if a split has classes that do not occur in training."""
-    if subset in task.unseen:
-        print(f"warning: {task.unseen[subset]}", file=sys.stderr)
+def predict(hub, subset: str, batch_size: int) -> tuple[Any, Any, float]:
+    """A split, what ``hub.of_dataset`` predicts for it, and in how many seconds.
+
+    Warns on standard error if the split has classes that do not occur in training.
+    """
+    with captured_log():
+        dataset = hub.task.read(subset)
+        start = time.perf_counter()
+        found = hub.of_dataset(dataset, batch_size)
+        seconds = time.perf_counter() - start
+    if subset in hub.task.unseen:
+        print(f"warning: {hub.task.unseen[subset]}", file=sys.stderr)
+    return dataset, found, round(seconds, 2)
 
 
 def evaluate_runs(args: argparse.Namespace, evaluate: Evaluate) -> Results:
@@ -227,29 +237,18 @@ def compare_systems(
         show([f"{METRICS[metric].title} on {subset}{what}:", *table(scores, baseline, lower)])
 
 
-def compare_on_sentences(args: argparse.Namespace, results: Results, metric: str) -> None:
-    """Print a test on the sentences for each seed that both a system and the baseline have.
-
-    Args:
-        args: options of :func:`add_run_arguments`, and ``subset``.
-        results: the results.
-        metric: the score that counts.
-    """
-    for arch, seeds in results.items():
-        for seed in seeds:
-            if arch == args.baseline or seed not in results.get(args.baseline, {}):
-                continue
-            ours, theirs = (run_folder(args.out, name, seed) for name in (arch, args.baseline))
-            if found := compare_with_baseline(ours, theirs, args.subset, metric):
-                show([f"{arch} against {args.baseline}, seed {seed}: {found.text}"])
-
-
-def evaluate_and_compare(args: argparse.Namespace, evaluate: Evaluate) -> None:
+def evaluate_and_compare(args: argparse.Namespace, evaluate: Evaluate) -> Results:
     """Evaluate the runs that the options choose, and compare the systems.
+
+    For each seed that both a system and the baseline have, a test on the sentences is printed, too,
+    if there are predictions.
 
     Args:
         args: options of :func:`add_run_arguments`, and ``subset``.
         evaluate: returns the result of a run for ``args``, and prints it.
+
+    Returns:
+        The results by system and seed.
 
     Raises:
         UserError: see :func:`evaluate_runs`.
@@ -258,4 +257,9 @@ def evaluate_and_compare(args: argparse.Namespace, evaluate: Evaluate) -> None:
     first = next(iter(next(iter(results.values())).values()))
     metric = next(name for name in COMPARED if name in first)
     compare_systems(results, metric, args.baseline, args.subset)
-    compare_on_sentences(args, results, metric)
+    for arch, seed in ((arch, seed) for arch, seeds in results.items() for seed in seeds):
+        if arch != args.baseline and seed in results.get(args.baseline, {}):
+            ours, theirs = (run_folder(args.out, name, seed) for name in (arch, args.baseline))
+            if found := compare_with_baseline(ours, theirs, args.subset, metric):
+                show([f"{arch} against {args.baseline}, seed {seed}: {found.text}"])
+    return results

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> None:
     best = max(found, key=lambda run: run["bleu"])
     choices = [lists.choose(weights) for weights in (problem.baseline, best["weights"])]
     before, oracle_bleu = lists.bleu(problem.baseline), lists.bleu_of(oracle(lists, choices))
-    names = feature_names(args.scores)
+    names = ["score of the list", *map(str, args.scores), "length"]
     tuned = {
         "features": names,
         "models": problem.models,
@@ -60,11 +60,6 @@ def run(args: argparse.Namespace) -> None:
     print(summary(before, [run["bleu"] for run in found], oracle_bleu))
     for name, weight in zip(names, best["weights"], strict=True):
         print(f"{weight:8.4f}  {name}")
-
-
-def feature_names(scores: list[Path]) -> list[str]:
-    """Names of the features."""
-    return ["score of the list", *map(str, scores), "length"]
 
 
 def summary(before: float, after: list[float], oracle_bleu: float) -> str:
