@@ -184,18 +184,8 @@ def option_pairs(words: list[str]) -> Iterator[tuple[str, str]]:
 
 def environment_of(record: dict, log: str) -> dict[str, str]:
     """Machine, versions and duration of the training, as texts."""
-    found: dict[str, object] = {}
-    for name in (
-        "date",
-        "device",
-        "processes",
-        "precision",
-        "parameters",
-        "epochs",
-        "updates",
-        "load",
-    ):
-        found[name] = record.get(name)
+    names = "date device processes precision parameters epochs updates load"
+    found: dict[str, object] = {name: record.get(name) for name in names.split()}
     for name in ("machine", "versions", "package", "data"):
         part = record.get(name, {})
         found[name] = ", ".join(f"{key} {value}" for key, value in part.items())

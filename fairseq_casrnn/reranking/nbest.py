@@ -6,17 +6,12 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.data.values import natural, parse_json
 from fairseq_casrnn.errors import UserError, quoted
-
-if TYPE_CHECKING:
-    import numpy as np
 
 MAX_SCORE = 1e30  # weighted sums of larger scores could overflow
 _LINE = re.compile(r"([STH])-")
@@ -220,12 +215,3 @@ def _score_row(line: str, path: Path, count: int) -> tuple[float, int]:
     if length is None:
         raise UserError(f"{path}, line {count} is malformed; it should be SCORE<TAB>TOKENS")
     return _number(score, path, count), length
-
-
-def split_by_sentence(values: Sequence[float] | np.ndarray, nbest: NBest) -> list[list[float]]:
-    """Split values of all hypotheses by sentence."""
-    start, split = 0, []
-    for texts in nbest.hypotheses:
-        split.append(list(values[start : start + len(texts)]))
-        start += len(texts)
-    return split

@@ -19,7 +19,6 @@ from fairseq_casrnn.reranking.nbest import (
     join_subwords,
     read_nbest,
     read_scores,
-    split_by_sentence,
 )
 
 
@@ -63,13 +62,13 @@ def features(
         files: scores of further models.
         sums: use the log-probability of a sentence, not the mean over its tokens.
     """
-    columns = [nbest.scores]
+    ends = np.cumsum([len(row) for row in texts])
+    columns: list[Sequence] = [nbest.scores]
     for file in files:
         scores = np.array(file.scores)
-        columns.append(split_by_sentence(scores * file.tokens if sums else scores, nbest))
+        columns.append(np.split(scores * file.tokens if sums else scores, ends[:-1]))
     columns.append([[len(text.split()) for text in row] for row in texts])
-    rows = [np.array(sentence).T for sentence in zip(*columns, strict=True)]
-    return pad(rows)
+    return pad([np.array(sentence).T for sentence in zip(*columns, strict=True)])
 
 
 def load(

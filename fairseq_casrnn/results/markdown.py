@@ -172,14 +172,10 @@ def metric_cell(values: Sequence[Any], digits: int | None, seeds: int = 1) -> st
     return f"{fixed(mean)} ± {fixed(deviation)} ({', '.join(map(fixed, values))})"
 
 
-def label(table: Table, group: Group) -> str:
-    """A system with its settings."""
-    return row_label(table, {key: group.rows[0].get(key) for key in ("system", "settings")})
-
-
 def paper_cell(table: Table, numbers: dict[str, str], group: Group) -> str:
     """A paper's number for the group, found by its label with settings or by its system."""
-    for key in (label(table, group), group.system):
+    row = {"system": group.system, "settings": group.settings}
+    for key in (row_label(table, row), group.system):
         if key in numbers:
             return numbers[key]
     return ""

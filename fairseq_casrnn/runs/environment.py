@@ -32,20 +32,15 @@ def command_line(names: Sequence[str] = ()) -> str:
     elif fairseq_casrnn.__name__ in path.parts:
         at = len(path.parts) - path.parts[::-1].index(fairseq_casrnn.__name__) - 1
         name = "python -m " + ".".join(path.with_suffix("").parts[at:])
-    found = variables(names)
-    if name == "casrnn" and any(word.partition("=")[0] == "--user-dir" for word in sys.argv):
-        found.pop(plugin.VARIABLE, None)  # the option has set it
-    before = [f"{key}={shlex.quote(value)}" for key, value in found.items()]
-    return " ".join([*before, name, *map(shlex.quote, sys.argv[1:])])
-
-
-def variables(names: Sequence[str] = ()) -> dict[str, str]:
-    """This package's environment variables and those in ``names`` that are set."""
-    return {
+    found = {
         key: value
         for key, value in sorted(os.environ.items())
         if value and (key in names or key.startswith("CASRNN_"))
     }
+    if name == "casrnn" and any(word.partition("=")[0] == "--user-dir" for word in sys.argv):
+        found.pop(plugin.VARIABLE, None)  # the option has set it
+    before = [f"{key}={shlex.quote(value)}" for key, value in found.items()]
+    return " ".join([*before, name, *map(shlex.quote, sys.argv[1:])])
 
 
 @functools.cache
