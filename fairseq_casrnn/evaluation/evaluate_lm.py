@@ -12,7 +12,9 @@ from pathlib import Path
 
 from fairseq_casrnn.console.program import Parser, captured_log, run_main
 from fairseq_casrnn.errors import UserError, check_at_least
-from fairseq_casrnn.evaluation import cache, perplexity
+from fairseq_casrnn.evaluation import cache
+from fairseq_casrnn.evaluation.lm_scores import read_streams, score_sentences
+from fairseq_casrnn.evaluation.perplexity import reads_single_sentences
 from fairseq_casrnn.evaluation.runs import (
     Result,
     add_run_arguments,
@@ -21,6 +23,8 @@ from fairseq_casrnn.evaluation.runs import (
     evaluate_and_compare,
     run_name,
 )
+from fairseq_casrnn.inference.lm_inputs import read_sentences
+from fairseq_casrnn.inference.loading import load_language_model
 
 SUBSETS = ("valid", "test")
 
@@ -42,9 +46,9 @@ def evaluate(run: Path, args: argparse.Namespace) -> Result:
     binarised, sentences, size = args.data / "data-bin", args.sentence_reset, args.cache
     path = choose_checkpoint(run, args.checkpoint)
     with captured_log():
-        model, task = perplexity.load_language_model(path, binarised)
+        model, task = load_language_model(path, binarised)
     if sentences is None:
-        sentences = perplexity.reads_single_sentences(task)
+        sentences = reads_single_sentences(task)
     dictionary = task.source_dictionary
     result: Result = {"checkpoint": args.checkpoint}
     result["mode"] = "sentences" if sentences else "continuous"
@@ -53,11 +57,11 @@ def evaluate(run: Path, args: argparse.Namespace) -> Result:
     for subset in SUBSETS:
         with captured_log():
             remedy = "prepare the data again"
-            lines = perplexity.read_sentences(binarised, subset, dictionary, remedy)
+            lines = read_sentences(binarised, subset, dictionary, remedy)
             if sentences:
-                scores = perplexity.score_sentences(model, dictionary, lines)
+                scores = score_sentences(model, dictionary, lines)
             else:
-                text = perplexity.read_streams(model, dictionary, lines, keep=size is not None)
+                text = read_streams(model, dictionary, lines, keep=size is not None)
                 scores = text.scores
         result |= {subset: round(scores.perplexity, 4), f"{subset}_tokens": scores.tokens}
         if size is None:
