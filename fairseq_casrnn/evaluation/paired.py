@@ -10,12 +10,7 @@ import numpy as np
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.bleu import detokenized_metric
-from fairseq_casrnn.evaluation.prediction_files import (
-    TRANSLATIONS,
-    WORDS,
-    Tagged,
-    predictions_of,
-)
+from fairseq_casrnn.evaluation.prediction_files import predictions_of
 from fairseq_casrnn.evaluation.significance import mcnemar
 from fairseq_casrnn.evaluation.tags import COUNTS, counts
 
@@ -58,20 +53,21 @@ def compare_with_baseline(run: Path, baseline: Path, subset: str, metric: str) -
     Raises:
         UserError: the predictions are of different sentences, or damaged.
     """
-    (kind, ours), (other_kind, theirs) = (pairs(folder, subset) for folder in (run, baseline))
-    if not kind or kind != other_kind:
+    table, other = (predictions_of(folder, subset) for folder in (run, baseline))
+    if table is None or other is None or table.kind != other.kind:
         return None
+    ours, theirs = table.pairs(), other.pairs()
     if [truth for truth, _ in ours] != [truth for truth, _ in theirs]:
         raise UserError(
             f"the predictions for {subset} in {run} and {baseline} are of different sentences; "
             "evaluate both again"
         )
-    if kind == "classes":
+    if table.kind == "classes":
         right = ([truth == found for truth, found in rows] for rows in (ours, theirs))
         first, second, p = mcnemar(*right)
         counted = f"only the first is right on {first} sentences, only the second on {second}, "
         return Comparison("McNemar", p, f"{counted}p = {p:.2g} (McNemar's exact test, two-sided)")
-    if kind == "translations":
+    if table.kind == "translations":
         before, after = ([found for _, found in rows] for rows in (theirs, ours))
         p = bleu_randomization(before, after, [truth for truth, _ in ours], detokenized_metric())
         what = "sacreBLEU, "
@@ -81,26 +77,7 @@ def compare_with_baseline(run: Path, baseline: Path, subset: str, metric: str) -
     return Comparison("randomization", p, text)
 
 
-def pairs(run: Path, subset: str) -> tuple[str, list]:
-    """What a run predicts, and (true, predicted) of each sentence.
-
-    Returns:
-        ``classes``, ``tags``, ``translations``, or "" for a run without predictions; and the pairs.
-
-    Raises:
-        UserError: the run's file of predictions is damaged.
-    """
-    table = predictions_of(run, subset)
-    if table is None:
-        return "", []
-    if table.starts_with(WORDS[:3]):
-        return "tags", table.tags()
-    if table.starts_with(TRANSLATIONS):
-        return "translations", table.translations()
-    return "classes", table.classes()
-
-
-def span_counts(sentences: Tagged, metric: str) -> np.ndarray:
+def span_counts(sentences: Sequence[tuple[list[str], list[str]]], metric: str) -> np.ndarray:
     """Per sentence, the correct, predicted and true spans ``(N, 3)``; for accuracy, words."""
     marked = metric == "f1"
     names = ("correct", "predicted", "true") if marked else ("right", "words", "words")

@@ -21,8 +21,6 @@ CLASSES = ("gold", "predicted", "probability")
 WORDS = ("word", *CLASSES)
 TRANSLATIONS = ("source", "reference", "translation")
 
-Tagged = list[tuple[list[str], list[str]]]
-
 
 class Table(NamedTuple):
     """A file of predictions.
@@ -35,9 +33,12 @@ class Table(NamedTuple):
     header: list[str]
     rows: list[tuple[int, list[str]]]
 
-    def starts_with(self, names: Sequence[str]) -> bool:
-        """Whether these are the first columns."""
-        return self.header[: len(names)] == list(names)
+    @property
+    def kind(self) -> str:
+        """``tags``, ``translations`` or ``classes``."""
+        if self.header[:3] == list(WORDS[:3]):
+            return "tags"
+        return "translations" if self.header[:3] == list(TRANSLATIONS) else "classes"
 
     def sentences(self) -> list[list[tuple[int, list[str]]]]:
         """The rows of each sentence, which are on consecutive lines."""
@@ -45,18 +46,13 @@ class Table(NamedTuple):
         groups = itertools.groupby(numbered, key=lambda item: item[1][0] - item[0])
         return [[row for _, row in group] for _, group in groups]
 
-    def classes(self) -> list[tuple[str, str]]:
-        """(true, predicted) for each sentence, of a table that starts with CLASSES."""
-        return [(cells[0], cells[1]) for _, cells in self.rows]
-
-    def translations(self) -> list[tuple[str, str]]:
-        """(reference, translation) for each sentence, of a table that starts with TRANSLATIONS."""
-        return [(cells[1], cells[2]) for _, cells in self.rows]
-
-    def tags(self) -> Tagged:
-        """The true and the predicted tags of each sentence, of a table of words."""
-        sentences = [[cells for _, cells in rows] for rows in self.sentences()]
-        return [([row[1] for row in rows], [row[2] for row in rows]) for rows in sentences]
+    def pairs(self) -> list:
+        """(true, predicted) of each sentence: classes, lists of tags, or texts."""
+        if self.kind == "tags":
+            sentences = [[cells for _, cells in rows] for rows in self.sentences()]
+            return [([row[1] for row in rows], [row[2] for row in rows]) for rows in sentences]
+        first = 1 if self.kind == "translations" else 0
+        return [(cells[first], cells[first + 1]) for _, cells in self.rows]
 
 
 def as_lines(rows: Iterable[Sequence[object]]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.prediction_files import TRANSLATIONS, WORDS, Table, read_table
+from fairseq_casrnn.evaluation.prediction_files import Table, read_table
 
 BINS = 10
 MOST_CLASSES = 20
@@ -78,9 +78,9 @@ def read_predictions(path: Path) -> Predictions:
         UserError: it cannot be read, or is damaged.
     """
     table = read_table(path)
-    if table.starts_with(TRANSLATIONS):
+    if table.kind == "translations":
         return Predictions(translations=[row for _, row in table.rows])
-    if table.starts_with(WORDS):
+    if table.kind == "tags":
         return _tagged(path, table)
     found = Predictions(columns=table.header[3:])
     for number, (gold, predicted, probability, *rest) in table.rows:

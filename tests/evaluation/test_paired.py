@@ -64,27 +64,27 @@ def test_files_of_earlier_versions(tmp_path):
     recipe = write(
         tmp_path / "recipe", "test.predictions.txt", TAGGED.format("B-PER", "O", "I-LOC")
     )
-    both = [predictions_of(folder, "test").tags() for folder in (tagged, recipe)]
+    both = [predictions_of(folder, "test").pairs() for folder in (tagged, recipe)]
     assert both[0] == both[1]
     write(tagged, "test.predictions.txt", TAGGED.format("O", "O", "O"))
-    assert predictions_of(tagged, "test").tags() == both[0]
+    assert predictions_of(tagged, "test").pairs() == both[0]
     assert compare_with_baseline(tagged, recipe, "test", "f1")[:2] == ("randomization", 1.0)
 
 
 def test_labels_that_a_spreadsheet_would_evaluate(tmp_path):
     rows = [("+1", "-1", "0.5"), ("'=", "@x", "1")]
     write(tmp_path, "test.predictions.tsv", as_lines([CLASSES, *rows]))
-    assert predictions_of(tmp_path, "test").classes() == [row[:2] for row in rows]
+    assert predictions_of(tmp_path, "test").pairs() == [row[:2] for row in rows]
     words = as_lines([WORDS, (), ("(", "-LRB-", "O", "0.5")])
     write(tmp_path, "test.predictions.tsv", words)
-    assert predictions_of(tmp_path, "test").tags() == [(["-LRB-"], ["O"])]
+    assert predictions_of(tmp_path, "test").pairs() == [(["-LRB-"], ["O"])]
 
 
 def test_tags(tmp_path):
     right, wrong = TAGGED.format("B-PER", "O", "I-LOC"), TAGGED.format("O", "B-PER", "B-LOC")
     ours = write(tmp_path / "ours", "test.predictions.txt", right)
     theirs = write(tmp_path / "theirs", "test.predictions.txt", wrong)
-    both = [predictions_of(folder, "test").tags() for folder in (ours, theirs)]
+    both = [predictions_of(folder, "test").pairs() for folder in (ours, theirs)]
     assert [span_counts(one, "f1").tolist() for one in both] == [
         [[1, 1, 1], [1, 1, 1]],
         [[0, 1, 1], [0, 2, 1]],

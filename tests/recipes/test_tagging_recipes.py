@@ -121,7 +121,7 @@ def test_prepare_train_evaluate(recipe, tmp_path, recorded, capsys):
         assert {len(row) for sentence in rows for row in sentence} == {3}
         assert [len(sentence) for sentence in rows] == [len(one) for one in table.sentences()]
         truth, found = ([[row[i] for row in sentence] for sentence in rows] for i in (1, 2))
-        assert list(zip(truth, found, strict=True)) == table.tags()
+        assert list(zip(truth, found, strict=True)) == table.pairs()
         assert {tag[0] for tags in (*truth, *found) for tag in tags} <= set("BIO")
         assert f1_score(truth, found) * 100 == pytest.approx(result["f1"], abs=0.01)
 
