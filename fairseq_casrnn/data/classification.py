@@ -2,41 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy
 import torch
-from fairseq.data import FairseqDataset, data_utils
+from fairseq.data import data_utils
 
-from fairseq_casrnn.data.length_sorted import LengthSortedDataset
+from fairseq_casrnn.data.labelled import LengthSortedDataset, UnkDropout
 
 UNSEEN = -1  # label of a class that does not occur in training; also ignored by the loss
-
-
-@dataclass
-class UnkDropout:
-    """Randomly replaces rare words by <unk>, so that the embedding of <unk> is trained.
-
-    Args:
-        rare: ``(V,)`` bool, the words that may be replaced.
-        unk: index of <unk>.
-        probability: probability of replacing a rare word.
-        seed: seed of the choice, together with the epoch and the index of the sentence.
-    """
-
-    rare: torch.Tensor
-    unk: int
-    probability: float
-    seed: int
-
-    def __call__(self, sentences: list, epoch: int, index: int) -> list:
-        """The token tensors of one example, with some words replaced."""
-        draw = numpy.random.default_rng([self.seed, epoch, index])
-        replaced = []
-        for tokens in sentences:
-            chosen = torch.from_numpy(draw.random(len(tokens)) < self.probability)
-            replaced.append(tokens.masked_fill(chosen & self.rare[tokens], self.unk))
-        return replaced
 
 
 class SentenceDataset(LengthSortedDataset):
@@ -104,7 +76,7 @@ class SentenceDataset(LengthSortedDataset):
         return batch
 
 
-class MixedDataset(FairseqDataset):
+class MixedDataset(LengthSortedDataset):
     """A data set and a random part of another one, drawn anew in each epoch.
 
     Args:
@@ -117,39 +89,30 @@ class MixedDataset(FairseqDataset):
     def __init__(
         self, base: SentenceDataset, extra: SentenceDataset, fraction: float, seed: int = 1
     ):
+        super().__init__(base.lengths, shuffle=True)
         self.base, self.extra, self.seed = base, extra, seed
         self.count = max(1, round(fraction * len(extra)))
         self.set_epoch(1)
 
-    @property
-    def can_reuse_epoch_itr_across_epochs(self):
-        """False: each epoch has other sentences."""
-        return False
-
     def set_epoch(self, epoch: int) -> None:
         """Draw the extra sentences of ``epoch``, which counts from 1."""
+        super().set_epoch(epoch)
         for part in (self.base, self.extra):
             part.set_epoch(epoch)
         choice = numpy.random.RandomState([self.seed, epoch])
         self.chosen = numpy.sort(choice.choice(len(self.extra), self.count, replace=False))
-        self.sizes = numpy.concatenate([self.base.sizes, self.extra.sizes[self.chosen]])
         columns = zip(self.base.lengths, self.extra.lengths, strict=True)
         self.lengths = [numpy.concatenate([own, new[self.chosen]]) for own, new in columns]
-
-    def __len__(self):
-        return len(self.base) + self.count
+        self.sizes = numpy.max(self.lengths, axis=0)
 
     def __getitem__(self, index):
         own = len(self.base)
         sample = self.base[index] if index < own else self.extra[self.chosen[index - own]]
         return {**sample, "id": int(index)}
 
-    collater = property(lambda self: self.base.collater)
-    num_tokens = SentenceDataset.num_tokens
-    num_tokens_vec = SentenceDataset.num_tokens_vec
-    size = SentenceDataset.size
-    ordered_indices = SentenceDataset.ordered_indices
-    shuffle = True
+    def collater(self, samples):
+        """Make a batch, as :class:`SentenceDataset` does."""
+        return self.base.collater(samples)
 
 
 class RemappedDataset:

@@ -5,19 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairseq_casrnn import register
-from fairseq_casrnn.data.folder import (
-    binarise,
-    find_singletons,
-    make_dictionary,
-    make_label_dictionary,
-)
 from fairseq_casrnn.data.text import write_lines
 from fairseq_casrnn.data.vector_files import words_with_vectors
 from fairseq_casrnn.errors import UserError, printable
@@ -59,14 +53,14 @@ def write_columns(columns: Columns, folder: Path, args: argparse.Namespace) -> d
     for number, sentences in enumerate(columns.inputs):
         binarise(sentences, dictionary, folder / f"input{number}")
     write_lines(folder / "input0" / "singletons.txt", sorted(singletons))
-    binarise(columns.labels, make_label_dictionary(columns.classes), folder / "label")
+    binarise(columns.labels, make_dictionary(Counter(columns.classes)), folder / "label")
     notes = {**columns.notes, **coverage, "dictionary": len(dictionary)}
     if columns.spelling is None:
         return notes
     written = columns.spelling
     counted = list(written) if args.vocabulary == "all" else ["train"]
     letters = Counter(
-        letter for name in counted for word in flatten(written[name]) for letter in word
+        letter for name in counted for word in chain.from_iterable(written[name]) for letter in word
     )
     spelt = {name: [separate_characters(row) for row in rows] for name, rows in written.items()}
     binarise(spelt, make_dictionary(letters), folder / "spelling")
@@ -86,9 +80,8 @@ def choose_words(
     """
 
     def counts(names: Iterable[str]) -> Counter:
-        return Counter(
-            word for part in columns.inputs for name in names for word in flatten(part[name])
-        )
+        rows = (row for part in columns.inputs for name in names for row in part[name])
+        return Counter(chain.from_iterable(rows))
 
     if args.vocabulary == "all":
         return make_dictionary(counts(columns.labels), args.min_count), set(), {}
@@ -137,20 +130,15 @@ def coverage_note(covered: set[str], counts: Counter, args: argparse.Namespace) 
 
 def warn_unseen(labels: Splits) -> None:
     """Warn on standard error of the classes of each split that do not occur in training."""
-    seen = set(flatten(labels["train"]))
+    seen = set(chain.from_iterable(labels["train"]))
     for name, rows in labels.items():
-        if missing := sorted(set(flatten(rows)) - seen):
+        if missing := sorted(set(chain.from_iterable(rows)) - seen):
             names = printable(", ".join(missing[:20])) + (", …" if missing[20:] else "")
             print(
                 f"warning: {name} has {names}, which training does not have, so no model can "
                 "predict it; each counts as an error",
                 file=sys.stderr,
             )
-
-
-def flatten(rows: Iterable[Iterable]) -> Iterable:
-    """The items of all rows."""
-    return chain.from_iterable(rows)
 
 
 def separate_characters(words: Sequence[str]) -> list[str]:
@@ -182,3 +170,44 @@ def add_words(dictionary, folder: Path) -> None:
 def without_spaces(word: str) -> str:
     """A word for a file of columns, with white space (such as a no-break space) replaced by _."""
     return "_".join(word.split()) or "_"
+
+
+def make_dictionary(counts: Counter, min_count: int = 1):
+    """A ``fairseq.data.Dictionary`` of words by descending count.
+
+    Raises:
+        UserError: no word occurs ``min_count`` times.
+    """
+    from fairseq.data import Dictionary
+
+    dictionary = Dictionary()
+    for word in sorted(counts):
+        dictionary.add_symbol(word, counts[word])
+    dictionary.finalize(threshold=min_count, padding_factor=1)
+    if min_count > 1 and len(dictionary) == dictionary.nspecial:
+        raise UserError(
+            f"--min-count is {min_count}, but no word occurs that often; give a smaller one"
+        )
+    return dictionary
+
+
+def binarise(splits: Mapping[str, Sequence[Sequence[str]]], dictionary, folder: Path) -> None:
+    """Write ``SPLIT.bin``, ``SPLIT.idx`` and ``dict.txt``; each sentence ends with </s>."""
+    import torch
+    from fairseq.data import indexed_dataset
+
+    folder.mkdir(parents=True)
+    dictionary.save(str(folder / "dict.txt"))
+    for name, sentences in splits.items():
+        prefix = str(folder / name)
+        builder = indexed_dataset.make_builder(f"{prefix}.bin", "mmap", vocab_size=len(dictionary))
+        for sentence in sentences:
+            tokens = [dictionary.index(word) for word in sentence]
+            builder.add_item(torch.IntTensor([*tokens, dictionary.eos()]))
+        builder.finalize(f"{prefix}.idx")
+
+
+def find_singletons(sentences: Iterable[Sequence[str]]) -> set[str]:
+    """The words that occur once, counting equal sentences once."""
+    counts = Counter(word for sentence in set(map(tuple, sentences)) for word in sentence)
+    return {word for word, count in counts.items() if count == 1}

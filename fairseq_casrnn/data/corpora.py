@@ -19,12 +19,13 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from fairseq_casrnn.console.program import show
 from fairseq_casrnn.data import symbols
-from fairseq_casrnn.data.columns import Columns, flatten, write_columns
+from fairseq_casrnn.data.columns import Columns, write_columns
 from fairseq_casrnn.data.folder import build
 from fairseq_casrnn.data.originals import write_originals
 from fairseq_casrnn.data.words import normalised, words
@@ -154,8 +155,8 @@ class TaggedCorpus(Corpus):
             spelling[name] = [row.words for row in rows]
             notes[name] = f"{len(rows)} sentences, {sum(map(len, forms[name]))} words"
         seen, known = (
-            set(flatten(tags["train"])),
-            {tag for rows in tags.values() for tag in flatten(rows)},
+            set(chain.from_iterable(tags["train"])),
+            {tag for rows in tags.values() for tag in chain.from_iterable(rows)},
         )
         if len(known) < 2:
             raise UserError(

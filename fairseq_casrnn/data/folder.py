@@ -1,4 +1,4 @@
-"""Building a prepared data folder, with its dictionaries and binarised data, atomically."""
+"""Building a prepared data folder atomically, and ``fairseq-preprocess`` for its content."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from fairseq_casrnn import register
+from fairseq_casrnn.console.program import captured_log
 from fairseq_casrnn.data.prepared import is_prepared, save_options
 from fairseq_casrnn.diagnostics.files import DISK_FULL
 from fairseq_casrnn.errors import UserError
@@ -80,52 +81,19 @@ def build(args: argparse.Namespace, fill: Callable[[Path], None]) -> None:
     print(f"prepared {out / 'data-bin'}")
 
 
-def make_label_dictionary(labels: Iterable[str]):
-    """A ``fairseq.data.Dictionary`` of the classes, in alphabetical order."""
-    from fairseq.data import Dictionary
+def run_fairseq_preprocess(command: list[str]) -> None:
+    """Run ``fairseq-preprocess`` with the options ``command`` in this process.
 
-    dictionary = Dictionary()
-    for label in sorted(set(labels)):
-        dictionary.add_symbol(label)
-    return dictionary
-
-
-def make_dictionary(counts: Counter, min_count: int = 1):
-    """A ``fairseq.data.Dictionary`` of words by descending count.
-
-    Raises:
-        UserError: no word occurs ``min_count`` times.
+    Its log is not printed; it is in the output folder.
     """
-    from fairseq.data import Dictionary
+    with captured_log():
+        from fairseq import options
+        from fairseq_cli import preprocess
 
-    dictionary = Dictionary()
-    for word in sorted(counts):
-        dictionary.add_symbol(word, counts[word])
-    dictionary.finalize(threshold=min_count, padding_factor=1)
-    if min_count > 1 and len(dictionary) == dictionary.nspecial:
-        raise UserError(
-            f"--min-count is {min_count}, but no word occurs that often; give a smaller one"
-        )
-    return dictionary
-
-
-def binarise(splits: Mapping[str, Sequence[Sequence[str]]], dictionary, folder: Path) -> None:
-    """Write ``SPLIT.bin``, ``SPLIT.idx`` and ``dict.txt``; each sentence ends with </s>."""
-    import torch
-    from fairseq.data import indexed_dataset
-
-    folder.mkdir(parents=True)
-    dictionary.save(str(folder / "dict.txt"))
-    for name, sentences in splits.items():
-        prefix = str(folder / name)
-        builder = indexed_dataset.make_builder(f"{prefix}.bin", "mmap", vocab_size=len(dictionary))
-        for sentence in sentences:
-            tokens = [dictionary.index(word) for word in sentence]
-            builder.add_item(torch.IntTensor([*tokens, dictionary.eos()]))
-        builder.finalize(f"{prefix}.idx")
-
-
-def find_singletons(sentences: Iterable[Sequence[str]]) -> set[str]:
-    """The words that occur once, counting equal sentences once."""
-    counts = Counter(word for sentence in set(map(tuple, sentences)) for word in sentence)
-    return {word for word, count in counts.items() if count == 1}
+        register()  # fairseq reads text as this package does
+        try:
+            preprocess.main(options.get_preprocessing_parser().parse_args(command))
+        finally:
+            for handler in list(preprocess.logger.handlers):  # the log file
+                preprocess.logger.removeHandler(handler)
+                handler.close()

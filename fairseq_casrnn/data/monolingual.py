@@ -15,8 +15,12 @@ from pathlib import Path
 
 from fairseq_casrnn.console.program import Parser, run_main, show
 from fairseq_casrnn.data import symbols
-from fairseq_casrnn.data.folder import SPLITS, add_output_arguments, build
-from fairseq_casrnn.data.preprocess import run_fairseq_preprocess
+from fairseq_casrnn.data.folder import (
+    SPLITS,
+    add_output_arguments,
+    build,
+    run_fairseq_preprocess,
+)
 from fairseq_casrnn.data.text import read_lines, write_lines
 from fairseq_casrnn.errors import UserError, quoted
 

@@ -14,7 +14,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fairseq_casrnn.data.corpora import ClassificationCorpus, Example
-from fairseq_casrnn.data.readers import GIVEN, add_hold_out, add_words_of, command, find, hold_out
+from fairseq_casrnn.data.readers import (
+    GIVEN,
+    add_hold_out,
+    add_words_of,
+    command,
+    find,
+    hold_out,
+    malformed,
+)
 from fairseq_casrnn.data.text import check_parallel, read_lines
 from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.data.words import ASCII_SPACE, unescaped, words
@@ -55,16 +63,10 @@ def jsonl_rows(path: Path) -> Iterator[tuple[str, str, str]]:
         try:
             entry = parse_json(line)
         except ValueError as error:
-            raise UserError(
-                f"{path}, line {number} is not JSON ({error}); give the official "
-                "file, or one in its layout"
-            ) from None
+            raise malformed(path, number, f"is not JSON ({error})") from None
         for name in COLUMNS:
             if not isinstance(entry, dict) or not isinstance(entry.get(name), str):
-                raise UserError(
-                    f"{path}, line {number} has no text {name}; give the official "
-                    "file, or one in its layout"
-                )
+                raise malformed(path, number, f"has no text {name}")
         label, *parses = (entry[name] for name in COLUMNS)
         yield label, *map(leaves, parses)
 
@@ -75,18 +77,13 @@ def txt_rows(path: Path) -> Iterator[tuple[str, str, str]]:
     names = header.split("\t")
     for name in COLUMNS:
         if name not in names:
-            raise UserError(
-                f"{path}, line 1 names no column {name}; give the official "
-                "file, or one in its layout"
-            )
+            raise malformed(path, 1, f"names no column {name}")
     chosen = [names.index(name) for name in COLUMNS]
     for number, line in enumerate(lines, start=2):
         cells = line.split("\t")
         if len(cells) <= max(chosen):
-            raise UserError(
-                f"{path}, line {number} has {counted(len(cells), 'column')} instead of "
-                f"{len(names)}, as in line 1; give the official file, or one in its layout"
-            )
+            found = counted(len(cells), "column")
+            raise malformed(path, number, f"has {found} instead of {len(names)}, as in line 1")
         label, first, second = (cells[i] for i in chosen)
         yield label, leaves(first), leaves(second)
 

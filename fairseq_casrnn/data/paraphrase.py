@@ -14,8 +14,7 @@ import sys
 from pathlib import Path
 
 from fairseq_casrnn.data.corpora import ClassificationCorpus
-from fairseq_casrnn.data.readers import add_hold_out, command, find, hold_out
-from fairseq_casrnn.data.tables import read_pairs
+from fairseq_casrnn.data.readers import add_hold_out, command, find, hold_out, read_pairs
 
 LABELS = {"0": "different", "1": "same"}
 WHERE = {

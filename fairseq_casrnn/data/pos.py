@@ -12,8 +12,9 @@ import re
 import sys
 from pathlib import Path
 
+from fairseq_casrnn.data.columns import without_spaces
 from fairseq_casrnn.data.corpora import TaggedCorpus, TaggedSentence
-from fairseq_casrnn.data.readers import GIVEN, add_zero_digits, command
+from fairseq_casrnn.data.readers import GIVEN, add_zero_digits, command, malformed
 from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.errors import UserError
 
@@ -43,17 +44,15 @@ def read_sentences(path: Path, column: str) -> list[TaggedSentence]:
             continue
         cells = line.split("\t")
         if len(cells) != 10 or not (WORD.fullmatch(cells[0]) or OTHER.fullmatch(cells[0])):
-            raise UserError(
-                f"{path}, line {number} is not a CoNLL-U word with ten columns, the first of them "
-                "its number; give the official file, or one in its layout"
-            )
+            what = "is not a CoNLL-U word with ten columns, the first of them its number"
+            raise malformed(path, number, what)
         if OTHER.fullmatch(cells[0]):
             continue
         tag = cells[COLUMNS[column]]
         if tag == "_" or not tag.strip():
             raise UserError(f"{path}, line {number} has no {column.upper()}; choose another --tags")
         # Some treebanks have spaces in numbers ("10 000"); words of a dictionary cannot.
-        words.append("_".join(cells[1].split()) or "_")
+        words.append(without_spaces(cells[1]))
         tags.append("_".join(tag.split()))
     return sentences
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 
-from fairseq_casrnn.data.input_files import check_unchanged, checksums
+from fairseq_casrnn.data.checksum import checksum, contents
 from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.errors import UserError, as_option
 from fairseq_casrnn.kinds import TRAINED_ON
@@ -57,6 +58,46 @@ def is_prepared(args: argparse.Namespace) -> bool:
         check_unchanged(args, before.get(FILES))
     print(f"{args.out} is already prepared{source}; --force prepares it again")
     return True
+
+
+def input_files(args: argparse.Namespace) -> Iterator[Path]:
+    """The files or folders that the options name."""
+    for option in ("train", "valid", "test"):
+        value = getattr(args, option, None)
+        for path in value if isinstance(value, list) else [value]:
+            if isinstance(path, Path):
+                yield path
+
+
+def input_checksums(args: argparse.Namespace) -> dict[str, str]:
+    """The checksum of each input file or folder that exists, by its absolute path."""
+    return {str(path.resolve()): checksum_of(path) for path in input_files(args) if path.exists()}
+
+
+def checksum_of(path: Path) -> str:
+    """The checksum of a file, or of the names and contents of all files in a folder."""
+    if not path.is_dir():
+        return checksum(contents([path]))
+    files = sorted(one for one in path.rglob("*") if one.is_file())
+    names = "\n".join(str(one.relative_to(path)) for one in files)
+    return checksum([names.encode("utf-8", "surrogateescape"), *contents(files)])
+
+
+def check_unchanged(args: argparse.Namespace, before: object) -> None:
+    """Raise UserError if an input file differs from that with which ``args.out`` was prepared.
+
+    Args:
+        args: the command's options.
+        before: the checksums at that time; folders of older versions have none.
+    """
+    known = before if isinstance(before, dict) else {}
+    for path in input_files(args):
+        kept = known.get(str(path.resolve()))
+        if kept is not None and path.exists() and kept != checksum_of(path):
+            raise UserError(
+                f"{path} has changed since {args.out} was prepared; add --force to prepare it "
+                "again, or give another --out"
+            )
 
 
 def read_json(path: Path) -> dict:
@@ -136,7 +177,7 @@ def save_options(args: argparse.Namespace, folder: Path) -> None:
     source = getattr(args, "raw", None) or getattr(args, "archive", None)
     known: dict[str, object]
     known = {} if source is None else {"source": str(Path(source).resolve())}
-    if files := checksums(args):
+    if files := input_checksums(args):
         known[FILES] = files
     text = json.dumps(chosen_options(args) | known, indent=1) + "\n"
     (folder / OPTIONS).write_text(text, encoding="utf-8")

@@ -11,15 +11,15 @@ import io
 import os
 import random
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fairseq_casrnn.console.program import Parser, run_main
-from fairseq_casrnn.data.corpora import Corpus, prepare
+from fairseq_casrnn.data.corpora import Corpus, Example, prepare
 from fairseq_casrnn.data.folder import add_output_arguments
-from fairseq_casrnn.data.text import read_bytes, text_lines
+from fairseq_casrnn.data.text import read_bytes, read_lines, text_lines
 from fairseq_casrnn.data.words import TOKENIZERS
-from fairseq_casrnn.errors import UserError, counted
+from fairseq_casrnn.errors import UserError, counted, quoted
 
 GIVEN = object()  # instead of a tokenizer: the corpus consists of words
 Options = Callable[[argparse.ArgumentParser], None]
@@ -72,10 +72,7 @@ def program_of(function: Callable) -> str:
 
 
 def add_arguments(
-    parser: argparse.ArgumentParser,
-    tokenizer: str | object | None = "space",
-    lowercase: bool = True,
-    raw: str = "penn",
+    parser: argparse.ArgumentParser, tokenizer: str | object | None = "space"
 ) -> None:
     """Add the options shared by all corpora.
 
@@ -83,10 +80,8 @@ def add_arguments(
         parser: the parser.
         tokenizer: default of ``--tokenizer``; None if it is chosen after parsing; :data:`GIVEN` if
             there is no such option.
-        lowercase: default of ``--lowercase``.
-        raw: tokenizer for raw text, if the corpus itself is tokenised.
     """
-    parser.set_defaults(raw_tokenizer=raw, words_of=None)
+    parser.set_defaults(raw_tokenizer="penn", words_of=None)  # "penn": if the corpus is tokenised
     add_output_arguments(parser)
     if tokenizer is GIVEN:
         parser.set_defaults(tokenizer="space")
@@ -100,7 +95,7 @@ def add_arguments(
     parser.add_argument(
         "--lowercase",
         action=argparse.BooleanOptionalAction,
-        default=lowercase,
+        default=True,
         help="lower-case the text (default: %(default)s)",
     )
     parser.add_argument(
@@ -193,6 +188,11 @@ def find(raw: Path, names: Sequence[str], where: str) -> Path:
     raise UserError(f"{raw} holds no {' nor '.join(names)}; {where}")
 
 
+def malformed(path: Path, line: int, what: str) -> UserError:
+    """The error of a line that is not as in the official file; ``what`` follows its number."""
+    return UserError(f"{path}, line {line} {what}; give the official file, or one in its layout")
+
+
 def hold_out(
     examples: list, count: int, seed: int, option: str = "--valid-size"
 ) -> tuple[list, list]:
@@ -237,13 +237,53 @@ def read_blocks(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[
     for number, line in enumerate([*read_mixed(path), ""], start=1):
         cells = line.split()
         if cells and len(cells) != len(columns):
-            raise UserError(
-                f"{path}, line {number} has {counted(len(cells), 'column')} instead of "
-                f"{len(columns)} ({', '.join(columns)}); give the official file, or one in its "
-                "layout"
-            )
+            names = ", ".join(columns)
+            what = f"has {counted(len(cells), 'column')} instead of {len(columns)} ({names})"
+            raise malformed(path, number, what)
         if cells:
             rows.append(cells)
         elif rows:
             yield number - len(rows), rows
             rows = []
+
+
+def read_pairs(
+    path: Path,
+    columns: tuple[int, int, int],
+    labels: Mapping[str, str],
+    header: bool = True,
+    width: int | None = None,
+) -> list[Example]:
+    """The pairs in a file.
+
+    Args:
+        path: tab-separated text, in which quotation marks have no special meaning.
+        columns: positions of label, first sentence and second sentence.
+        labels: the class of each label in the file.
+        header: whether the first line has the names of the columns.
+        width: required number of columns; None for any sufficient number.
+
+    Raises:
+        UserError: a line has another number of columns, or an unknown label.
+    """
+    lines = read_lines(path)
+    examples = []
+    for number, line in enumerate(lines, start=1):
+        cells = [cell.strip() for cell in line.split("\t")]
+        if header and number == 1:
+            if len(cells) > max(columns) and cells[columns[0]] in labels:
+                raise malformed(path, 1, "is a pair, not the names of the columns")
+            continue
+        if not line.strip():
+            continue
+        if len(cells) <= max(columns) or (width is not None and len(cells) != width):
+            what = f"has {counted(len(cells), 'column')} instead of {width or max(columns) + 1}"
+            raise malformed(path, number, what)
+        label, first, second = (cells[i] for i in columns)
+        if label not in labels:
+            raise UserError(
+                f"{path}, line {number}: the label {quoted(label)} is not one of "
+                f"{', '.join(labels)}; correct it"
+            )
+        examples.append(Example(labels[label], (first, second)))
+    return examples

@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fairseq_casrnn.data.corpora import ClassificationCorpus, Example
-from fairseq_casrnn.data.readers import add_hold_out, command, find, hold_out, read_mixed
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.data.readers import add_hold_out, command, find, hold_out, malformed, read_mixed
 
 LABELS = {"0": "negative", "1": "positive"}
 WHERE = "get fdu-mtl-dataset from http://nlp.fudan.edu.cn/data/"
@@ -31,10 +30,7 @@ def read_reviews(path: Path) -> list[Example]:
     for number, line in enumerate(read_mixed(path), start=1):
         label, tab, text = line.partition("\t")
         if not tab or label.strip() not in LABELS:
-            raise UserError(
-                f"{path}, line {number} is not 0 or 1, a tab and a review; give the official "
-                "file, or one in its layout"
-            )
+            raise malformed(path, number, "is not 0 or 1, a tab and a review")
         examples.append(Example(LABELS[label.strip()], (text,)))
     return examples
 

@@ -11,8 +11,7 @@ import sys
 from pathlib import Path
 
 from fairseq_casrnn.data.corpora import ClassificationCorpus
-from fairseq_casrnn.data.readers import add_hold_out, command, find, hold_out
-from fairseq_casrnn.data.tables import read_pairs
+from fairseq_casrnn.data.readers import add_hold_out, command, find, hold_out, read_pairs
 
 LABELS = {name: name for name in ("entailment", "not_entailment")}
 WHERE = "get RTE from https://gluebenchmark.com/tasks"

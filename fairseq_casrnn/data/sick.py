@@ -10,8 +10,7 @@ import sys
 from pathlib import Path
 
 from fairseq_casrnn.data.corpora import ClassificationCorpus
-from fairseq_casrnn.data.readers import command, find
-from fairseq_casrnn.data.tables import read_pairs
+from fairseq_casrnn.data.readers import command, find, read_pairs
 
 FILES = {"train": "SICK_train.txt", "valid": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
 LABELS = {name.upper(): name for name in ("entailment", "neutral", "contradiction")}

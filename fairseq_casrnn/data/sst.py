@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_casrnn.data.corpora import ClassificationCorpus, Example
-from fairseq_casrnn.data.readers import GIVEN, command, find
+from fairseq_casrnn.data.readers import GIVEN, command, find, malformed
 from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.data.words import ASCII_SPACE, unescaped
-from fairseq_casrnn.errors import UserError, quoted
+from fairseq_casrnn.errors import quoted
 
 FILES = {"train": ("train.txt",), "valid": ("dev.txt", "valid.txt"), "test": ("test.txt",)}
 WHERE = "get trainDevTestTrees_PTB.zip from https://nlp.stanford.edu/sentiment/"
@@ -85,10 +85,7 @@ def read_trees(path: Path) -> Iterator[list[Phrase]]:
         try:
             yield phrases(line)
         except ValueError as error:
-            raise UserError(
-                f"{path}, line {number} is not a bracketed tree ({error}); give the official "
-                "file, or one in its layout"
-            ) from None
+            raise malformed(path, number, f"is not a bracketed tree ({error})") from None
 
 
 def read_corpus(raw: Path, classes: int, sentences_only: bool = False) -> ClassificationCorpus:

@@ -8,8 +8,7 @@ import numpy
 import torch
 from fairseq.data import data_utils
 
-from fairseq_casrnn.data.classification import UnkDropout
-from fairseq_casrnn.data.length_sorted import LengthSortedDataset
+from fairseq_casrnn.data.labelled import LengthSortedDataset, UnkDropout
 
 UNSEEN = -2  # label of a tag that does not occur in training
 LONGEST_WORD = 50  # characters; longer words, such as URLs, are cut

@@ -22,8 +22,12 @@ from pathlib import Path
 
 from fairseq_casrnn.data.bpe import NAME as BPE_CODES
 from fairseq_casrnn.data.bpe import encode_files, learn_joint_bpe
-from fairseq_casrnn.data.folder import SPLITS, add_output_arguments, build
-from fairseq_casrnn.data.preprocess import run_fairseq_preprocess
+from fairseq_casrnn.data.folder import (
+    SPLITS,
+    add_output_arguments,
+    build,
+    run_fairseq_preprocess,
+)
 from fairseq_casrnn.data.sentencepiece_units import NAME as SENTENCEPIECE
 from fairseq_casrnn.data.sentencepiece_units import apply_pieces, learn_pieces
 from fairseq_casrnn.data.text import check_parallel, write_lines

@@ -12,8 +12,7 @@ import sys
 from pathlib import Path
 
 from fairseq_casrnn.data.corpora import ClassificationCorpus, Example
-from fairseq_casrnn.data.readers import add_hold_out, command, find, hold_out, read_mixed
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.data.readers import add_hold_out, command, find, hold_out, malformed, read_mixed
 
 WHERE = "get the files from https://cogcomp.seas.upenn.edu/Data/QA/QC/"
 LINE = re.compile(r"([A-Z]+):(\w+) (.*\S)\s*")
@@ -25,10 +24,7 @@ def read_questions(path: Path, fine: bool = False) -> list[Example]:
     for number, line in enumerate(read_mixed(path), start=1):
         found = LINE.fullmatch(line)
         if not found:
-            raise UserError(
-                f"{path}, line {number} is not TYPE:subtype and a question; give the official "
-                "file, or one in its layout"
-            )
+            raise malformed(path, number, "is not TYPE:subtype and a question")
         label = f"{found[1]}:{found[2]}" if fine else found[1]
         examples.append(Example(label, (found[3],)))
     return examples

@@ -9,10 +9,13 @@ import torch
 from fairseq.data import FairseqDataset
 from torch import Tensor
 
-from ..data.word_offsets import span_ranges, word_offsets
+from ..data.spans import spans
 from ..errors import UserError
 from ..kinds import TAGGER
 from .hub import Hub, as_list, check_finite
+
+# What the Penn Treebank's quotation marks may stand for: NLTK also opens with two apostrophes.
+QUOTES = {"``": ('"', "“", "„", "''"), "''": ('"', "”", "“")}
 
 
 class Word(NamedTuple):
@@ -121,6 +124,7 @@ class TaggerHub(Hub):
 
     def spans_of(self, words: Sequence[TaggedWord], line: str) -> list[Span]:
         """The spans of the tagged words of a line."""
+        found = spans([word.tag for word in words])
         return [
             Span(
                 kind,
@@ -129,7 +133,7 @@ class TaggerHub(Hub):
                 line[words[first].start : words[last].end],
                 min(word.probability for word in words[first : last + 1]),
             )
-            for kind, first, last in span_ranges([word.tag for word in words])
+            for kind, first, last in sorted(found, key=lambda span: span[1])
         ]
 
     def _words(self, sentence: str | Sequence[str]) -> list[str]:
@@ -181,3 +185,26 @@ class TaggerHub(Hub):
             lengths = batch["lengths"].to(emissions.device)
             best = self.model.best(emissions, lengths, self.task.constraints)
             yield indices, best, emissions, lengths
+
+
+def word_offsets(words: Sequence[str], line: str) -> list[tuple[int, int]]:
+    """(begin, end) of each word in ``line``, in characters; the end is exclusive.
+
+    Tokenizers keep all characters except quotation marks. If a word is not found in the line, its
+    own offsets are a guess, but those of the following words are not affected.
+    """
+    found, end = [], 0
+    for word in words:
+        begin, size = end, len(word)
+        # A word may be a white-space character, such as a no-break space.
+        while line[begin : begin + 1].isspace() and not line.startswith(word, begin):
+            begin += 1
+        if not line.startswith(word, begin):
+            quote = next((q for q in QUOTES.get(word, ()) if line.startswith(q, begin)), None)
+            if quote is not None:
+                size = len(quote)
+            elif (later := line.find(word, begin)) >= 0:
+                begin = later
+        end = min(begin + size, len(line))
+        found.append((begin, end))
+    return found

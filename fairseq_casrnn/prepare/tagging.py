@@ -12,17 +12,17 @@ from fairseq_casrnn.data.columns import without_spaces
 from fairseq_casrnn.data.corpora import TaggedCorpus, TaggedSentence, prepare
 from fairseq_casrnn.data.folder import SPLITS
 from fairseq_casrnn.data.readers import add_vocabulary, add_zero_digits
-from fairseq_casrnn.data.symbols import ESCAPED
-from fairseq_casrnn.errors import UserError, quoted
-from fairseq_casrnn.prepare.column_files import ColumnFile, Rows, read_column_file
-from fairseq_casrnn.prepare.options import add_options, check_options
-from fairseq_casrnn.prepare.schemes import (
+from fairseq_casrnn.data.spans import (
     BARE,
     count_orphan_continuations,
     find_scheme,
     non_span_tags,
     to_bioes,
 )
+from fairseq_casrnn.data.symbols import ESCAPED
+from fairseq_casrnn.errors import UserError, quoted
+from fairseq_casrnn.prepare.column_files import ColumnFile, Rows, read_column_file
+from fairseq_casrnn.prepare.options import add_options, check_options
 from fairseq_casrnn.prepare.splitting import held_out_note, hold_out, size_notes
 
 

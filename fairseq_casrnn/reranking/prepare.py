@@ -10,9 +10,8 @@ import tempfile
 from pathlib import Path
 
 from fairseq_casrnn.data.bpe import NAME as BPE_CODES
-from fairseq_casrnn.data.folder import SPLITS
+from fairseq_casrnn.data.folder import SPLITS, run_fairseq_preprocess
 from fairseq_casrnn.data.prepared import prepared_folder, prepared_languages
-from fairseq_casrnn.data.preprocess import run_fairseq_preprocess
 from fairseq_casrnn.data.sentencepiece_units import find_model
 from fairseq_casrnn.diagnostics.explain import explained
 from fairseq_casrnn.errors import UserError

@@ -5,12 +5,8 @@ import pytest
 import torch
 from fairseq.data import Dictionary, ListDataset
 
-from fairseq_casrnn.data.classification import (
-    MixedDataset,
-    RemappedDataset,
-    SentenceDataset,
-    UnkDropout,
-)
+from fairseq_casrnn.data.classification import MixedDataset, RemappedDataset, SentenceDataset
+from fairseq_casrnn.data.labelled import UnkDropout
 
 PAD, EOS = 1, 2
 

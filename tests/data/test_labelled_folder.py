@@ -54,8 +54,8 @@ def prepare_examples(texts, out, *options):
     splits = {name: [Example("a", ("x y",)), Example("b", ("y z",))] for name in ("valid", "test")}
     splits["train"] = [*(Example("b", (text,)) for text in texts), Example("a", ("x",))]
     parser = argparse.ArgumentParser()
-    add_arguments(parser, lowercase=False)
-    arguments = parser.parse_args([*map(str, options), "--out", str(out)])
+    add_arguments(parser)
+    arguments = parser.parse_args(["--no-lowercase", *map(str, options), "--out", str(out)])
     prepare(lambda: ClassificationCorpus(splits), arguments)
     return out / "data-bin"
 

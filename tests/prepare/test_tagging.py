@@ -9,8 +9,7 @@ from tagged_corpora import sentences, write_conll03, write_pos
 
 from fairseq_casrnn import cli
 from fairseq_casrnn.data import conll03, pos
-from fairseq_casrnn.data.spans import as_bioes
-from fairseq_casrnn.prepare.schemes import count_orphan_continuations, find_scheme, to_bioes
+from fairseq_casrnn.data.spans import as_bioes, count_orphan_continuations, find_scheme, to_bioes
 
 from .conftest import refused
 

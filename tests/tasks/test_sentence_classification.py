@@ -10,7 +10,7 @@ from labelled_corpora import write_mr, write_sick
 
 import fairseq_casrnn
 from fairseq_casrnn.data import mr, sick
-from fairseq_casrnn.data.folder import binarise, make_dictionary
+from fairseq_casrnn.data.columns import binarise, make_dictionary
 from fairseq_casrnn.errors import UserError
 
 fairseq_casrnn.register()

@@ -10,7 +10,7 @@ from tagged_corpora import sentences, write_conll03
 
 import fairseq_casrnn
 from fairseq_casrnn.data import conll03
-from fairseq_casrnn.data.folder import binarise, make_dictionary
+from fairseq_casrnn.data.columns import binarise, make_dictionary
 from fairseq_casrnn.data.spans import as_bioes
 from fairseq_casrnn.errors import UserError
 

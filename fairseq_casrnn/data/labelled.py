@@ -1,8 +1,11 @@
-"""Data sets with batches of sentences of similar length."""
+"""What data sets of labelled and of tagged sentences share: order by length, <unk> in training."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy
+import torch
 from fairseq.data import FairseqDataset
 
 
@@ -53,3 +56,29 @@ class LengthSortedDataset(FairseqDataset):
         for lengths in reversed(self.lengths):
             indices = indices[numpy.argsort(lengths[indices], kind="stable")]
         return indices
+
+
+@dataclass
+class UnkDropout:
+    """Randomly replaces rare words by <unk>, so that the embedding of <unk> is trained.
+
+    Args:
+        rare: ``(V,)`` bool, the words that may be replaced.
+        unk: index of <unk>.
+        probability: probability of replacing a rare word.
+        seed: seed of the choice, together with the epoch and the index of the sentence.
+    """
+
+    rare: torch.Tensor
+    unk: int
+    probability: float
+    seed: int
+
+    def __call__(self, sentences: list, epoch: int, index: int) -> list:
+        """The token tensors of one example, with some words replaced."""
+        draw = numpy.random.default_rng([self.seed, epoch, index])
+        replaced = []
+        for tokens in sentences:
+            chosen = torch.from_numpy(draw.random(len(tokens)) < self.probability)
+            replaced.append(tokens.masked_fill(chosen & self.rare[tokens], self.unk))
+        return replaced

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fairseq_casrnn.data.word_offsets import span_ranges, word_offsets
 from fairseq_casrnn.data.words import TOKENIZERS, words
+from fairseq_casrnn.models.tagger_hub import TaggedWord, TaggerHub, word_offsets
 
 TEXT = st.text(st.sampled_from("ab.,' \u00a0\t-!é中"), max_size=20)
 
@@ -38,5 +38,7 @@ def test_words_that_were_changed(line, split, shown):
 
 
 def test_spans_from_left_to_right():
-    tags = ["S-B", "O", "B-A", "E-A", "S-A"]
-    assert span_ranges(tags) == [("B", 0, 0), ("A", 2, 3), ("A", 4, 4)]
+    tags, line = ["S-B", "O", "B-A", "E-A", "S-A"], "0 1 2 3 4"
+    words = [TaggedWord(str(n), tag, 0.5, 2 * n, 2 * n + 1) for n, tag in enumerate(tags)]
+    found = [(span.type, span.text) for span in TaggerHub.spans_of(None, words, line)]
+    assert found == [("B", "0"), ("A", "2 3"), ("A", "4")]
