@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import math
 import random
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from fairseq_casrnn.data.monolingual import binarise
 from fairseq_casrnn.data.text import write_lines
 from fairseq_casrnn.data.values import natural
 from fairseq_casrnn.errors import UserError, check_at_least
+from fairseq_casrnn.files import write_json
 
 MOST_REDRAWS = 20  # per sample; more mean that the range of lengths has too few strings
 
@@ -110,8 +110,7 @@ def run(args: argparse.Namespace) -> None:
         for split, own in sources.items():
             count = getattr(args, split.rstrip("1"))
             notes["splits"][split] = write_split(stage, split, own, count, args, taken)
-        with open(stage / "text" / "dyck.json", "w", encoding="utf-8") as file:
-            json.dump(notes, file, indent=1)
+        write_json(stage / "text" / "dyck.json", notes)
         binarise(stage / "text", stage / "data-bin", ("train", "valid", "test,test1"))
 
     build(args, fill)

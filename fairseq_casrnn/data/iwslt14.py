@@ -6,6 +6,7 @@ Makes the papers' data set from the official archive, in the steps of fairseq's
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import lzma
 import os
@@ -18,9 +19,8 @@ import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from fairseq_casrnn.console.program import Parser, run_main
-from fairseq_casrnn.data.text import check_parallel, decode_lines, is_clean, tokenize_lines
-from fairseq_casrnn.data.translation import ParallelCorpus, add_arguments, prepare
+from fairseq_casrnn.data.text import check_parallel, decode_lines, is_clean, tokenize_sides
+from fairseq_casrnn.data.translation import ParallelCorpus, command, sides_of
 from fairseq_casrnn.errors import UserError, quoted
 
 SOURCE, TARGET = "de", "en"
@@ -149,28 +149,19 @@ def split_train(pairs: list[tuple[str, str]]) -> dict[str, tuple[list[str], list
     parts: dict[str, list[tuple[str, str]]] = {"train": [], "valid": []}
     for number, pair in enumerate(pairs, start=1):
         parts["valid" if number % VALID_EVERY == 0 else "train"].append(pair)
-    return {name: ([s for s, _ in part], [t for _, t in part]) for name, part in parts.items()}
+    return {name: sides_of(part) for name, part in parts.items()}
 
 
 def read_corpus(path: Path, workers: int = 1) -> ParallelCorpus:
     """Parse, tokenise, clean (1–175 tokens, ratio 1.5), lower-case and split the archive."""
     (src, tgt), raw_test = read_raw(Archive(path))
     print(f"tokenising {len(src)} training and {len(raw_test[0])} test pairs", flush=True)
-    pairs = list(
-        zip(
-            tokenize_lines(src, SOURCE, workers=workers),
-            tokenize_lines(tgt, TARGET, workers=workers),
-            strict=True,
-        )
-    )
+    pairs = list(zip(*tokenize_sides((src, tgt), (SOURCE, TARGET), workers), strict=True))
     kept = [pair for pair in pairs if is_clean(*pair)]
     splits = split_train(kept)
     # The original recipe replaces ’ by ', only in the test sets.
-    test_src, test_tgt = (
-        tokenize_lines([line.replace("’", "'") for line in side], lang, workers=workers)
-        for side, lang in zip(raw_test, (SOURCE, TARGET), strict=True)
-    )
-    splits["test"] = test_src, test_tgt
+    test = [[line.replace("’", "'") for line in side] for side in raw_test]
+    splits["test"] = tokenize_sides(test, (SOURCE, TARGET), workers)
     notes: dict[str, object] = {
         "training lines": len(pairs),
         "training lines dropped": len(pairs) - len(kept),
@@ -210,22 +201,16 @@ def download(folder: Path, url: str = URL, md5: str = MD5) -> Path:
     return target
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Command line; returns the exit status."""
-    parser = Parser(
-        prog="python -m fairseq_casrnn.data.iwslt14",
-        description=(
-            "Parse, tokenise, clean and lower-case IWSLT14 de-en, apply joint BPE, and binarise it."
-        ),
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Options of this corpus."""
     parser.add_argument("--archive", type=Path, help=f"de-en.tgz (default: download from {URL})")
-    add_arguments(parser)
-    args = parser.parse_args(argv)
 
-    def corpus() -> ParallelCorpus:
-        return read_corpus(args.archive or download(args.out), args.workers)
 
-    return run_main(lambda: prepare(corpus, args))
+main = command(
+    "Parse, tokenise, clean and lower-case IWSLT14 de-en, apply joint BPE, and binarise it.",
+    lambda args: read_corpus(args.archive or download(args.out), args.workers),
+    options,
+)
 
 
 if __name__ == "__main__":

@@ -6,12 +6,12 @@ training, 1,014 validation and 1,000 test pairs (test_2016_flickr).
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 
-from fairseq_casrnn.console.program import Parser, run_main
-from fairseq_casrnn.data.text import is_clean, read_parallel, tokenize_lines
-from fairseq_casrnn.data.translation import ParallelCorpus, add_arguments, prepare
+from fairseq_casrnn.data.text import is_clean, read_parallel, tokenize_sides
+from fairseq_casrnn.data.translation import ParallelCorpus, command, sides_of
 from fairseq_casrnn.errors import UserError
 
 SOURCE, TARGET = "de", "en"
@@ -50,27 +50,24 @@ def read_corpus(raw: Path, workers: int = 1) -> ParallelCorpus:
     splits = {}
     for split, (src, tgt) in raw_lines.items():
         print(f"tokenising {len(src)} pairs of {split}", flush=True)
-        splits[split] = (
-            tokenize_lines(src, SOURCE, workers=workers),
-            tokenize_lines(tgt, TARGET, workers=workers),
-        )
+        splits[split] = tokenize_sides((src, tgt), (SOURCE, TARGET), workers)
     pairs = list(zip(*splits["train"], strict=True))
     kept = [pair for pair in pairs if is_clean(*pair, ratio=None)]
-    splits["train"] = ([src for src, _ in kept], [tgt for _, tgt in kept])
+    splits["train"] = sides_of(kept)
     notes: dict[str, object] = {"training pairs dropped": len(pairs) - len(kept)}
     return ParallelCorpus(SOURCE, TARGET, splits, raw_lines["test"], notes)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Command line; returns the exit status."""
-    parser = Parser(
-        prog="python -m fairseq_casrnn.data.multi30k",
-        description="Tokenise and lower-case Multi30k de-en, apply joint BPE, and binarise it.",
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Options of this corpus."""
     parser.add_argument("--raw", required=True, type=Path, help=f"folder of raw files; {WHERE}")
-    add_arguments(parser)
-    args = parser.parse_args(argv)
-    return run_main(lambda: prepare(lambda: read_corpus(args.raw, args.workers), args))
+
+
+main = command(
+    "Tokenise and lower-case Multi30k de-en, apply joint BPE, and binarise it.",
+    lambda args: read_corpus(args.raw, args.workers),
+    options,
+)
 
 
 if __name__ == "__main__":

@@ -7,15 +7,15 @@ tokens, both in lower case.
 
 from __future__ import annotations
 
+import argparse
 import random
 import sys
 from pathlib import Path
 
 import regex
 
-from fairseq_casrnn.console.program import Parser, run_main
 from fairseq_casrnn.data.text import is_clean, read_lines, tokenize_lines
-from fairseq_casrnn.data.translation import ParallelCorpus, add_arguments, prepare
+from fairseq_casrnn.data.translation import ParallelCorpus, command, sides_of
 from fairseq_casrnn.data.words import chinese_characters
 from fairseq_casrnn.errors import UserError
 
@@ -76,11 +76,6 @@ def split_by_source(
     return train, valid, test, len(keys) - len(train) - len(valid) - len(test)
 
 
-def sides_of(pairs: list[tuple[str, str]]) -> tuple[list[str], list[str]]:
-    """The source and the target sentences of pairs."""
-    return [source for source, _ in pairs], [target for _, target in pairs]
-
-
 def read_corpus(path: Path, eval_size: int, seed: int, workers: int = 1) -> ParallelCorpus:
     """Read and tokenise the pairs, drop empty or very long ones and split by source sentence."""
     raw = read_pairs(path)
@@ -106,15 +101,8 @@ def read_corpus(path: Path, eval_size: int, seed: int, workers: int = 1) -> Para
     return ParallelCorpus(SOURCE, TARGET, splits, raw_test, notes)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Command line; returns the exit status."""
-    parser = Parser(
-        prog="python -m fairseq_casrnn.data.tatoeba",
-        description=(
-            "Split Tatoeba zh-en into Chinese characters and English words, split the "
-            "data by source sentence, and binarise it."
-        ),
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Options of this corpus."""
     parser.add_argument(
         "--raw", required=True, type=Path, help="text file of lines English<TAB>Chinese"
     )
@@ -132,16 +120,15 @@ def main(argv: list[str] | None = None) -> int:
         help="training tokens that occur less often become <unk> (default: 2)",
     )
     parser.set_defaults(tokenizer="chinese")  # kept with the data, for casrnn translate
-    add_arguments(parser, bpe_operations=0)
-    args = parser.parse_args(argv)
-    threshold = str(args.min_count)
-    return run_main(
-        lambda: prepare(
-            lambda: read_corpus(args.raw, args.eval_size, args.split_seed, args.workers),
-            args,
-            *("--thresholdsrc", threshold, "--thresholdtgt", threshold),
-        )
-    )
+
+
+main = command(
+    "Split Tatoeba zh-en into Chinese characters and English words, split the data by source "
+    "sentence, and binarise it.",
+    lambda args: read_corpus(args.raw, args.eval_size, args.split_seed, args.workers),
+    options,
+    bpe_operations=0,
+)
 
 
 if __name__ == "__main__":

@@ -171,6 +171,15 @@ def tokenize_lines(
     return [line.lower() for line in out] if lower else out
 
 
+def tokenize_sides(
+    sides: Sequence[Sequence[str]], languages: Sequence[str], workers: int = 1
+) -> tuple[list[str], list[str]]:
+    """Both sides of a parallel corpus, tokenised and in lower case, see :func:`tokenize_lines`."""
+    jobs = zip(sides, languages, strict=True)
+    source, target = (tokenize_lines(side, language, workers=workers) for side, language in jobs)
+    return source, target
+
+
 def detokenize_lines(lines: Iterable[str], lang: str) -> list[str]:
     """Undo Moses tokenisation, like ``detokenizer.perl``."""
     from sacremoses import MosesDetokenizer

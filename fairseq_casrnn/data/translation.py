@@ -14,12 +14,13 @@ Both are built in a temporary folder inside ``OUT`` and renamed at the end, ``da
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
+from fairseq_casrnn.console.program import Parser, run_main
 from fairseq_casrnn.data.bpe import NAME as BPE_CODES
 from fairseq_casrnn.data.bpe import encode_files, learn_joint_bpe
 from fairseq_casrnn.data.folder import (
@@ -28,10 +29,12 @@ from fairseq_casrnn.data.folder import (
     build,
     run_fairseq_preprocess,
 )
+from fairseq_casrnn.data.readers import program_of
 from fairseq_casrnn.data.sentencepiece_units import NAME as SENTENCEPIECE
 from fairseq_casrnn.data.sentencepiece_units import apply_pieces, learn_pieces
 from fairseq_casrnn.data.text import check_parallel, write_lines
 from fairseq_casrnn.errors import UserError, check_at_least
+from fairseq_casrnn.files import write_json
 
 
 @dataclass
@@ -61,6 +64,12 @@ class ParallelCorpus:
                 raise UserError(f"no sentence pair is left for {name}; check the input files")
 
 
+def sides_of(pairs: Iterable[tuple[str, str]]) -> tuple[list[str], list[str]]:
+    """The source and the target sentences of pairs."""
+    rows = list(pairs)
+    return [source for source, _ in rows], [target for _, target in rows]
+
+
 def add_arguments(
     parser: argparse.ArgumentParser, bpe_operations: int = 10000
 ) -> argparse._MutuallyExclusiveGroup:
@@ -77,15 +86,38 @@ def add_arguments(
     return units
 
 
-def prepare(
-    make_corpus: Callable[[], ParallelCorpus], args: argparse.Namespace, *extra: str
-) -> None:
+def command(
+    description: str,
+    read: Callable[[argparse.Namespace], ParallelCorpus],
+    options: Callable[[argparse.ArgumentParser], None],
+    bpe_operations: int = 10000,
+) -> Callable[..., int]:
+    """The command line of a reader: ``main(argv)``, which returns the exit status.
+
+    Args:
+        description: description in --help.
+        read: reads and tokenises the corpus.
+        options: adds the reader's own options to the parser.
+        bpe_operations: default of ``--bpe-operations``.
+    """
+
+    def main(argv: list[str] | None = None) -> int:
+        parser = Parser(prog=program_of(read), description=description)
+        options(parser)
+        add_arguments(parser, bpe_operations)
+        args = parser.parse_args(argv)
+        return run_main(lambda: prepare(functools.partial(read, args), args))
+
+    return main
+
+
+def prepare(make_corpus: Callable[[], ParallelCorpus], args: argparse.Namespace) -> None:
     """Read the corpus, encode and binarise it, and move it into place under ``args.out``.
 
     Args:
         make_corpus: reads and tokenises the raw data.
-        args: options of :func:`add_arguments`.
-        extra: further options of ``fairseq-preprocess``.
+        args: options of :func:`add_arguments`, and perhaps ``min_count``: rarer tokens become
+            <unk>.
 
     Raises:
         UserError: the data is invalid; ``args.out`` is left unchanged.
@@ -98,7 +130,7 @@ def prepare(
         corpus = make_corpus()
         corpus.check()
         kind = _write_text(corpus, stage / "text", args)
-        binarise(stage / "text", kind, corpus.source, corpus.target, stage / "data-bin", *extra)
+        binarise(corpus, kind, stage, getattr(args, "min_count", None))
         _report(corpus, stage)
 
     build(args, fill)
@@ -129,12 +161,15 @@ def _write_text(corpus: ParallelCorpus, text: Path, args: argparse.Namespace) ->
     return "tok"
 
 
-def binarise(text: Path, kind: str, source: str, target: str, dest: Path, *extra: str) -> None:
+def binarise(corpus: ParallelCorpus, kind: str, stage: Path, min_count: int | None) -> None:
     """Run ``fairseq-preprocess`` on ``text/SPLIT.KIND.LANG``, with a dictionary per language."""
-    command = ["--destdir", str(dest), "--source-lang", source, "--target-lang", target]
+    command = ["--destdir", str(stage / "data-bin")]
+    command += ["--source-lang", corpus.source, "--target-lang", corpus.target]
     for name in SPLITS:
-        command += [f"--{name}pref", str(text / f"{name}.{kind}")]
-    run_fairseq_preprocess([*command, *extra])
+        command += [f"--{name}pref", str(stage / "text" / f"{name}.{kind}")]
+    if min_count is not None:
+        command += ["--thresholdsrc", str(min_count), "--thresholdtgt", str(min_count)]
+    run_fairseq_preprocess(command)
 
 
 def _report(corpus: ParallelCorpus, stage: Path) -> None:
@@ -152,5 +187,4 @@ def _report(corpus: ParallelCorpus, stage: Path) -> None:
             notes[f"{lang} dictionary"] = sum(1 for _ in types) + 4
     for key, value in notes.items():
         print(f"{key}: {value}")
-    with open(stage / "text" / "prepare.json", "w", encoding="utf-8") as file:
-        json.dump(notes, file, indent=1, ensure_ascii=False)
+    write_json(stage / "text" / "prepare.json", notes)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import compress
 from pathlib import Path
 
 from fairseq_casrnn.data.folder import SPLITS
 from fairseq_casrnn.data.prepared import TOKENS
-from fairseq_casrnn.data.text import COMPRESSED, check_parallel, is_clean, tokenize_lines
-from fairseq_casrnn.data.translation import ParallelCorpus, prepare
+from fairseq_casrnn.data.text import COMPRESSED, check_parallel, is_clean, tokenize_sides
+from fairseq_casrnn.data.translation import ParallelCorpus, prepare, sides_of
 from fairseq_casrnn.data.translation import add_arguments as add_output
 from fairseq_casrnn.errors import UserError, check_at_least, quoted
 from fairseq_casrnn.prepare.options import add_sentencepiece
@@ -122,7 +122,7 @@ def read_corpus(args: argparse.Namespace) -> ParallelCorpus:
             notes[f"longer than --max-length, but kept in {name}"] = long
         elif long:
             notes[f"longer than --max-length, left out of {name}"] = long
-            splits[name] = columns(compress(zip(*splits[name], strict=True), fit))
+            splits[name] = sides_of(compress(zip(*splits[name], strict=True), fit))
             raw[name] = list(compress(raw[name], fit))
     kept = [
         pair
@@ -133,10 +133,10 @@ def read_corpus(args: argparse.Namespace) -> ParallelCorpus:
         notes["empty, too long or too different in length, left out of train"] = dropped
     if not kept:
         raise UserError("no pair is left for training; check --max-length and --max-ratio")
-    splits["train"] = columns(kept)
+    splits["train"] = sides_of(kept)
     tokens = sum(1 + max(map(words, pair)) for pair in kept)
     notes[TOKENS] = tokens
-    return ParallelCorpus(args.source_lang, args.target_lang, splits, columns(raw["test"]), notes)
+    return ParallelCorpus(args.source_lang, args.target_lang, splits, sides_of(raw["test"]), notes)
 
 
 def read_pairs(
@@ -181,7 +181,7 @@ def read_pairs(
     if wide:
         what = f"{name}: lines with more than two columns, of which the first two are used"
         notes[what] = wide
-    for number, side in enumerate(columns(pairs), start=1):
+    for number, side in enumerate(sides_of(pairs), start=1):
         numbers = [text for text in side if re.fullmatch(r"[0-9.]+", text.strip())]
         if len(numbers) > 0.8 * len(pairs):
             raise UserError(
@@ -224,19 +224,9 @@ def drop_repeated(raw: dict[str, list[Pair]], notes: dict[str, object]) -> list[
 def tokenised(name: str, pairs: list[Pair], args: argparse.Namespace) -> tuple[list, list]:
     """Both sides, tokenised and lower-cased."""
     print(f"tokenising {len(pairs)} pairs of {name}", flush=True)
-    languages = (args.source_lang, args.target_lang)
-    sides = zip(columns(pairs), languages, strict=True)
-    source, target = (tokenize_lines(side, code, workers=args.workers) for side, code in sides)
-    return source, target
+    return tokenize_sides(sides_of(pairs), (args.source_lang, args.target_lang), args.workers)
 
 
 def words(text: str) -> int:
     """The number of words of tokenised text."""
     return len(text.split())
-
-
-def columns(pairs: Iterable[Pair]) -> tuple[list[str], list[str]]:
-    """The sources and the targets of pairs."""
-    rows = list(pairs)
-    source, target = zip(*rows, strict=True) if rows else ((), ())
-    return list(source), list(target)
