@@ -153,12 +153,14 @@ def options(parser: argparse.ArgumentParser) -> None:
     add_words_of(parser)
 
 
-def read(args: argparse.Namespace) -> ClassificationCorpus:
-    """The corpus that the options choose."""
-    return read_corpus(args.raw, args.corpus, args.train_on_dev, args.valid_size, args.split_seed)
-
-
-main = command("Binarise SNLI or MultiNLI.", read, options=options, tokenizer=GIVEN)
+main = command(
+    "Binarise SNLI or MultiNLI.",
+    lambda args: read_corpus(
+        args.raw, args.corpus, args.train_on_dev, args.valid_size, args.split_seed
+    ),
+    options=options,
+    tokenizer=GIVEN,
+)
 
 
 if __name__ == "__main__":

@@ -17,12 +17,15 @@ from fairseq_casrnn.data.prepared import LONGEST
 from fairseq_casrnn.data.readers import add_vocabulary
 from fairseq_casrnn.data.symbols import ESCAPED
 from fairseq_casrnn.errors import UserError, counted, quoted
-from fairseq_casrnn.prepare.layout import find_layout
+from fairseq_casrnn.prepare.layout import Layout, find_layout
 from fairseq_casrnn.prepare.options import add_options, check_options
-from fairseq_casrnn.prepare.splitting import held_out_note, hold_out, size_notes
+from fairseq_casrnn.prepare.splitting import hold_out_missing
 from fairseq_casrnn.prepare.table_files import Table, read_folders, read_table
 
 NO_LABEL = "-"  # in SNLI: the annotators did not agree
+# Reasons to leave out rows, for the report.
+NO_TEXT, INCOMPLETE = "without text", "without a text or label"
+REPEATED = "that repeat the header"
 
 
 @dataclass
@@ -102,13 +105,9 @@ def read_corpus(args: argparse.Namespace) -> ClassificationCorpus:
             splits[name] = read_split(name, path, args, notes, classes)
     drop_unlabelled(splits, notes)
     check_classes(splits)
-    if missing := [name for name in SPLITS if name not in splits]:
-        rows = splits["train"]
-        labels = [row.label for row in rows]
-        chosen = hold_out(grouping_keys(rows), labels, missing, args.split_seed)
-        splits |= {name: [rows[place] for place in places] for name, places in chosen.items()}
-        notes["held out"] = held_out_note(missing, args.split_seed, " of each class")
-        notes |= size_notes(chosen, labels, missing)
+    rows = splits["train"]
+    keys, labels = grouping_keys(rows), [row.label for row in rows]
+    notes |= hold_out_missing(splits, keys, labels, args.split_seed, " of each class")
     notes |= overlap_notes(splits)
     examples = {name: [Example(row.label, row.texts) for row in splits[name]] for name in SPLITS}
     originals = {name: [row.original() for row in splits[name]] for name in SPLITS}
@@ -136,41 +135,51 @@ def read_split(
         note_skipped(notes, name, table.skipped, "with the wrong number of columns")
     if len(table.rows) == layout.header:
         raise UserError(f"{path} has a header but no rows; give a file with at least one example")
+    rows, left_out = read_rows(table, layout, args.skip_malformed)
+    if not rows and (left_out[NO_TEXT] or left_out[INCOMPLETE]):
+        raise UserError(
+            f"{path}: {' and '.join(layout.names[:-1])} has no text{of_json(table)} in any row; "
+            "choose another --text-column"
+        )
+    for what in (NO_TEXT, INCOMPLETE, REPEATED):
+        if left_out[what]:
+            note_skipped(notes, name, left_out[what], what)
+    return rows
+
+
+def read_rows(table: Table, layout: Layout, skip: bool) -> tuple[list[LabelledRow], Counter]:
+    """The examples of a table, and how many rows were left out, by reason.
+
+    Args:
+        table: the file's content.
+        layout: its columns.
+        skip: leave out JSON objects that lack a text or label.
+
+    Raises:
+        UserError: a row has no label or an invalid one.
+    """
     parses = layout.names[0].lower().endswith("_parse")
-    rows, empty, repeated, incomplete = [], 0, 0, 0
+    rows: list[LabelledRow] = []
+    left_out: Counter = Counter()
     for line, cells in table.rows[layout.header :]:
         if layout.header and cells == table.rows[0][1]:
-            repeated += 1
+            left_out[REPEATED] += 1
             continue
         missing = [n for n in (*layout.texts, layout.label) if cells[n] is None]
-        if missing and not args.skip_malformed:
+        if missing and not skip:
             assert table.names is not None  # as of every file of JSON objects
             raise UserError(
                 f"{table.where(line)} lacks {quoted(table.names[missing[0]])}; add it, or leave "
                 "such rows out by --skip-malformed"
             )
-        if missing:
-            incomplete += 1
-            continue
         texts = tuple((cells[column] or "").strip() for column in layout.texts)
-        if not all(texts):
-            empty += 1
+        if missing or not all(texts):
+            left_out[INCOMPLETE if missing else NO_TEXT] += 1
             continue
         label = label_of(table, line, cells[layout.label])
         texts = tuple(map(leaves, texts)) if parses else texts
-        rows.append(LabelledRow(label, texts, line, path))
-    if (empty or incomplete) and not rows:
-        raise UserError(
-            f"{path}: {' and '.join(layout.names[:-1])} has no text{of_json(table)} in any row; "
-            "choose another --text-column"
-        )
-    if empty:
-        note_skipped(notes, name, empty, "without text")
-    if incomplete:
-        note_skipped(notes, name, incomplete, "without a text or label")
-    if repeated:
-        note_skipped(notes, name, repeated, "that repeat the header")
-    return rows
+        rows.append(LabelledRow(label, texts, line, table.path))
+    return rows, left_out
 
 
 def of_json(table: Table) -> str:

@@ -67,29 +67,7 @@ def read_column_file(path: Path) -> ColumnFile:
     lines = read_utf8(path)
     width, tabs = detect_columns(path, lines)
     found = ColumnFile(path, [], width, tabs, Counter())
-    rows: Rows = []
-    for number, line in enumerate([*lines, ""], start=1):
-        cells = split(line, tabs)
-        marks = kind_of_line(line, cells, width)
-        if marks == "comment":
-            found.left_out["comments"] += 1
-            continue
-        if marks:
-            found.left_out["document lines"] += marks == "document"
-            if rows:
-                check_length(path, rows)
-                found.sentences.append(rows)
-            rows = []
-            continue
-        while len(cells) > width and not cells[-1]:
-            cells.pop()
-        if len(cells) != width:
-            between = "tabs" if tabs else "white space"
-            raise UserError(
-                f"{path}, line {number} has {counted(len(cells), 'column')}, but most "
-                f"lines have {width}; correct it (columns are separated by {between})"
-            )
-        rows.append((number, cells))
+    read_sentences(found, lines)
     if found.sentences and is_header(found.sentences[0][0][1]):
         drop_first_rows(found, found.sentences[:1], "a header")
     drop_first_rows(found, commented(found.sentences), "comments")
@@ -100,6 +78,37 @@ def read_column_file(path: Path) -> ColumnFile:
     if len(found.sentences) == 1:
         check_length(path, found.sentences[0], LONGEST_ALONE)
     return found
+
+
+def read_sentences(found: ColumnFile, lines: list[str]) -> None:
+    """Add the sentences of the lines to a file's.
+
+    Raises:
+        UserError: a line has another number of columns, or a sentence is too long.
+    """
+    path, width = found.path, found.width
+    rows: Rows = []
+    for number, line in enumerate([*lines, ""], start=1):
+        cells = split(line, found.tabs)
+        kind = kind_of_line(line, cells, width)
+        if kind == "comment":
+            found.left_out["comments"] += 1
+        elif kind:
+            found.left_out["document lines"] += kind == "document"
+            if rows:
+                check_length(path, rows)
+                found.sentences.append(rows)
+            rows = []
+        else:
+            while len(cells) > width and not cells[-1]:
+                cells.pop()
+            if len(cells) != width:
+                between = "tabs" if found.tabs else "white space"
+                raise UserError(
+                    f"{path}, line {number} has {counted(len(cells), 'column')}, but most "
+                    f"lines have {width}; correct it (columns are separated by {between})"
+                )
+            rows.append((number, cells))
 
 
 def detect_columns(path: Path, lines: list[str]) -> tuple[int, bool]:

@@ -149,11 +149,6 @@ def first_label_is_unique(table: Table, label: int, classes: Collection[str | No
     return len(table.rows) > 2 and len(counts) > 2 and counts[first] == 1 and first not in classes
 
 
-def find_name(names: list[str], wanted: tuple[str, ...]) -> int | None:
-    """The column with the first of the wanted names that exists, or None."""
-    return next((names.index(name) for name in wanted if name in names), None)
-
-
 def find_label(table: Table, names: list[str]) -> int | None:
     """The column of labels by name, or None.
 
@@ -178,8 +173,7 @@ def find_texts(names: list[str], single: bool) -> tuple[int, ...]:
         for pair in PAIRS:
             if set(pair) <= set(names):
                 return tuple(names.index(name) for name in pair)
-    found = find_name(names, TEXTS)
-    return () if found is None else (found,)
+    return next(((names.index(name),) for name in TEXTS if name in names), ())
 
 
 def guess(

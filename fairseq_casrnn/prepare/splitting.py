@@ -5,15 +5,43 @@ from __future__ import annotations
 import random
 from collections.abc import Hashable, Mapping, Sequence
 
+from fairseq_casrnn.data.folder import SPLITS
 from fairseq_casrnn.errors import UserError, counted
 
 SHARE = 0.1  # share of the examples for each of valid and test
 
 
-def held_out_note(parts: Sequence[str], seed: int, what: str = "") -> str:
-    """What :func:`hold_out` did, for the report; ``what`` follows "a tenth"."""
-    names = f"{'each of ' if len(parts) > 1 else ''}{' and '.join(parts)}"
-    return f"a tenth{what} for {names} (--split-seed {seed})"
+def hold_out_missing(
+    splits: dict[str, list],
+    keys: Sequence[Hashable],
+    labels: Sequence[str] | None,
+    seed: int,
+    what: str,
+    most: int | None = None,
+) -> dict[str, object]:
+    """Take the splits that no file was given for out of ``splits["train"]``, if there are any.
+
+    Args:
+        splits: the examples of each split; changed.
+        keys, labels, seed, most: as for :func:`hold_out`; no ``labels``: all are of one class.
+        what: what follows "a tenth" in the report, such as " of the sentences".
+
+    Returns:
+        What was held out, for the report.
+
+    Raises:
+        UserError: there are too few examples.
+    """
+    missing = [name for name in SPLITS if name not in splits]
+    if not missing:
+        return {}
+    labels = labels or [""] * len(keys)
+    chosen = hold_out(keys, labels, missing, seed, most)
+    rows = splits["train"]
+    splits |= {name: [rows[place] for place in places] for name, places in chosen.items()}
+    names = f"{'each of ' if len(missing) > 1 else ''}{' and '.join(missing)}"
+    note = f"a tenth{what} for {names} (--split-seed {seed})"
+    return {"held out": note, **size_notes(chosen, labels, missing, most)}
 
 
 def size_notes(

@@ -23,7 +23,7 @@ from fairseq_casrnn.data.symbols import ESCAPED
 from fairseq_casrnn.errors import UserError, quoted
 from fairseq_casrnn.prepare.column_files import ColumnFile, Rows, read_column_file
 from fairseq_casrnn.prepare.options import add_options, check_options
-from fairseq_casrnn.prepare.splitting import held_out_note, hold_out, size_notes
+from fairseq_casrnn.prepare.splitting import hold_out_missing
 
 
 @dataclass
@@ -115,14 +115,8 @@ def read_corpus(args: argparse.Namespace, columns: Chosen | None) -> TaggedCorpu
         if getattr(args, name)
     }
     check_columns(splits["train"])
-    if missing := [name for name in SPLITS if name not in splits]:
-        rows = splits["train"]
-        keys = [tuple(row.words) for row in rows]
-        labels = [""] * len(rows)
-        chosen = hold_out(keys, labels, missing, args.split_seed)
-        splits |= {name: [rows[place] for place in places] for name, places in chosen.items()}
-        notes["held out"] = held_out_note(missing, args.split_seed, " of the sentences")
-        notes |= size_notes(chosen, labels, missing)
+    keys = [tuple(row.words) for row in splits["train"]]
+    notes |= hold_out_missing(splits, keys, None, args.split_seed, " of the sentences")
     check_tags(splits)
     convert_spans(splits, notes)
     args.raw_tokenizer = args.tokenizer or usual_tokenizer(splits["train"])

@@ -15,7 +15,7 @@ from fairseq_casrnn.data.translation import ParallelCorpus, prepare, sides_of
 from fairseq_casrnn.data.translation import add_arguments as add_output
 from fairseq_casrnn.errors import UserError, check_at_least, quoted
 from fairseq_casrnn.prepare.options import add_sentencepiece
-from fairseq_casrnn.prepare.splitting import held_out_note, hold_out, size_notes
+from fairseq_casrnn.prepare.splitting import hold_out_missing
 from fairseq_casrnn.prepare.table_files import read_utf8
 
 Pair = tuple[str, str]
@@ -106,37 +106,40 @@ def read_corpus(args: argparse.Namespace) -> ParallelCorpus:
         pairs = [pair for pair in raw["train"] if all(map(str.strip, pair))]
         if empty := len(raw["train"]) - len(pairs):
             notes["pairs with an empty side, left out"] = empty
-        sources = [source for source, _ in pairs]
-        labels = [""] * len(pairs)
-        chosen = hold_out(sources, labels, missing, args.split_seed, MOST)
-        raw |= {name: [pairs[place] for place in places] for name, places in chosen.items()}
-        at_most = f", at most {MOST} pairs,"
-        notes["held out"] = held_out_note(missing, args.split_seed, at_most)
-        notes |= size_notes(chosen, labels, missing, MOST)
+        raw["train"], sources = pairs, [source for source, _ in pairs]
+        what = f", at most {MOST} pairs,"
+        notes |= hold_out_missing(raw, sources, None, args.split_seed, what, MOST)
     raw["train"] = drop_repeated(raw, notes)
-    splits = {name: tokenised(name, raw[name], args) for name in SPLITS}
+    tokenised = {name: tokenise(name, raw[name], args) for name in SPLITS}
     for name in SPLITS[1:]:
-        fit = [max(map(words, pair)) <= args.max_length for pair in zip(*splits[name], strict=True)]
+        fit = [max(map(words, pair)) <= args.max_length for pair in tokenised[name]]
         long = fit.count(False)
         if long and name not in missing:
             notes[f"longer than --max-length, but kept in {name}"] = long
         elif long:
             notes[f"longer than --max-length, left out of {name}"] = long
-            splits[name] = sides_of(compress(zip(*splits[name], strict=True), fit))
+            tokenised[name] = list(compress(tokenised[name], fit))
             raw[name] = list(compress(raw[name], fit))
+    tokenised["train"] = clean(tokenised["train"], args, notes)
+    splits = {name: sides_of(pairs) for name, pairs in tokenised.items()}
+    return ParallelCorpus(args.source_lang, args.target_lang, splits, sides_of(raw["test"]), notes)
+
+
+def clean(pairs: list[Pair], args: argparse.Namespace, notes: dict[str, object]) -> list[Pair]:
+    """The training pairs that are neither empty, too long, nor too different in length.
+
+    Raises:
+        UserError: there are none.
+    """
     kept = [
-        pair
-        for pair in zip(*splits["train"], strict=True)
-        if is_clean(*pair, max_len=args.max_length, ratio=args.max_ratio)
+        pair for pair in pairs if is_clean(*pair, max_len=args.max_length, ratio=args.max_ratio)
     ]
-    if dropped := len(raw["train"]) - len(kept):
+    if dropped := len(pairs) - len(kept):
         notes["empty, too long or too different in length, left out of train"] = dropped
     if not kept:
         raise UserError("no pair is left for training; check --max-length and --max-ratio")
-    splits["train"] = sides_of(kept)
-    tokens = sum(1 + max(map(words, pair)) for pair in kept)
-    notes[TOKENS] = tokens
-    return ParallelCorpus(args.source_lang, args.target_lang, splits, sides_of(raw["test"]), notes)
+    notes[TOKENS] = sum(1 + max(map(words, pair)) for pair in kept)
+    return kept
 
 
 def read_pairs(
@@ -181,14 +184,19 @@ def read_pairs(
     if wide:
         what = f"{name}: lines with more than two columns, of which the first two are used"
         notes[what] = wide
+    check_texts(files[0], pairs)
+    return pairs
+
+
+def check_texts(path: Path, pairs: list[Pair]) -> None:
+    """Raise UserError if a column of the file has numbers, such as those of the lines."""
     for number, side in enumerate(sides_of(pairs), start=1):
         numbers = [text for text in side if re.fullmatch(r"[0-9.]+", text.strip())]
         if len(numbers) > 0.8 * len(pairs):
             raise UserError(
-                f"{files[0]}: column {number} has numbers, such as {quoted(numbers[0])}; write "
+                f"{path}: column {number} has numbers, such as {quoted(numbers[0])}; write "
                 "SOURCE<TAB>TARGET in the first two columns"
             )
-    return pairs
 
 
 def is_header(line: str, args: argparse.Namespace) -> bool:
@@ -221,10 +229,11 @@ def drop_repeated(raw: dict[str, list[Pair]], notes: dict[str, object]) -> list[
     return kept
 
 
-def tokenised(name: str, pairs: list[Pair], args: argparse.Namespace) -> tuple[list, list]:
-    """Both sides, tokenised and lower-cased."""
+def tokenise(name: str, pairs: list[Pair], args: argparse.Namespace) -> list[Pair]:
+    """The pairs, tokenised and lower-cased."""
     print(f"tokenising {len(pairs)} pairs of {name}", flush=True)
-    return tokenize_sides(sides_of(pairs), (args.source_lang, args.target_lang), args.workers)
+    languages = (args.source_lang, args.target_lang)
+    return list(zip(*tokenize_sides(sides_of(pairs), languages, args.workers), strict=True))
 
 
 def words(text: str) -> int:
