@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NoReturn
 
 from fairseq_casrnn.console import output
-from fairseq_casrnn.diagnostics.files import disk_full
-from fairseq_casrnn.diagnostics.memory import out_of_memory
+from fairseq_casrnn.diagnostics.files import disk_full, out_of_memory
 from fairseq_casrnn.errors import UserError, one_sentence, printable
 
 INTERRUPTED = 130  # exit status after Ctrl-C: 128 + SIGINT

@@ -3,14 +3,13 @@
 import os
 import re
 
-from fairseq_casrnn.diagnostics.frames import Rules, frame_local
+from fairseq_casrnn.diagnostics.frames import GENERATE, Rules, frame_local
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.kinds import architecture
 
 UTILS = "fairseq.checkpoint_utils"
 ENSEMBLE = "fairseq.checkpoint_utils.load_model_ensemble_and_task"
 TRAINER = "fairseq.trainer.Trainer"
-GENERATE = "fairseq_cli.generate._main"
 CHECK_DIGEST = "fairseq_casrnn.data.dictionaries.check_digest"
 
 

@@ -15,7 +15,6 @@ from fairseq_casrnn.diagnostics import (
     data,
     files,
     lengths,
-    memory,
     names,
     numbers,
     options,
@@ -83,7 +82,7 @@ RULES: Rules = (
     *lengths.RULES,
     *options.RULES,
     *numbers.RULES,
-    *memory.RULES,
+    ((MemoryError, RuntimeError, OSError), files.out_of_memory),
     # General rules come last.
     ((ValueError, AssertionError, NotImplementedError), names.message_about_option),
     (Exception, _in_a_worker),

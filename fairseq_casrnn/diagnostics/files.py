@@ -1,16 +1,20 @@
-"""Mistakes with files, and full disks."""
+"""Mistakes with files, full disks and failed allocations of memory."""
 
 import errno
 import os
 import re
 from typing import Any
 
-from fairseq_casrnn.diagnostics.frames import Rules, frame_local
+from fairseq_casrnn.diagnostics.frames import GENERATE, Rules, frame_local
 
 READER_ENDED = (
     "the program that reads the output has ended; let it read everything, or write to a file"
 )
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# numpy and pybind11 raise MemoryError, torch raises RuntimeError.
+NO_MEMORY = re.compile(
+    "std::bad_alloc|can't allocate memory|not enough memory|out of memory|can't start new thread"
+)
 
 
 def _no_folder(error: OSError) -> str | None:
@@ -37,7 +41,7 @@ def _missing_model(error: OSError) -> str | None:
     if not found:
         return None
     # fairseq-generate loads the language model after the translation models.
-    option = "--lm-path" if frame_local(error, "fairseq_cli.generate._main", "models") else "--path"
+    option = "--lm-path" if frame_local(error, GENERATE, "models") else "--path"
     return f"checkpoint {found[1]} does not exist; check {option}"
 
 
@@ -53,6 +57,17 @@ def disk_full(error: Exception, name: str | os.PathLike | None = None) -> str | 
     name = str(name or "the output").removesuffix(".tmp")
     reason = link.strerror or "no space left"
     return f"could not write {name} ({reason}); free some space and run the command again"
+
+
+def out_of_memory(error: BaseException) -> str | None:
+    """The message if an allocation failed."""
+    short = isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM
+    if not short and not NO_MEMORY.search(str(error)):
+        return None
+    return (
+        "out of memory; use smaller batches (--max-tokens, --batch-size), a smaller model or less "
+        "data, or raise the memory limit"
+    )
 
 
 def _broken_pipe(error: BrokenPipeError) -> str | None:

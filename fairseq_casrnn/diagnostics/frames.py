@@ -11,6 +11,9 @@ Sentence = Callable[[Any], str | None]
 """Returns the sentence for an exception of the rule's types, or None if the rule does not apply."""
 Rules = tuple[tuple[type | tuple[type, ...], Sentence], ...]
 
+GENERATE = "fairseq_cli.generate._main"
+"""A function for :func:`frame_local`."""
+
 OURS = ("fairseq", "fairseq_cli", "fairseq_casrnn")
 """Packages whose errors are explained."""
 

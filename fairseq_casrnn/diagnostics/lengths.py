@@ -3,9 +3,8 @@
 import re
 from collections.abc import Iterable, Mapping
 
-from fairseq_casrnn.diagnostics.frames import Rules, frame_local
+from fairseq_casrnn.diagnostics.frames import GENERATE, Rules, frame_local
 
-GENERATE = "fairseq_cli.generate._main"
 EVALUATE = "fairseq_casrnn.evaluation.evaluate_translation._run_generate"
 
 POSITIONS = "--max-source-positions and --max-target-positions"

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from fairseq_casrnn.diagnostics.frames import Rules, frame_local
+from fairseq_casrnn.diagnostics.frames import GENERATE, Rules, frame_local
 
 SEARCH = "fairseq.sequence_generator.SequenceGenerator._generate"
 
@@ -26,7 +26,7 @@ def _no_finite_score(error: Exception) -> str | None:
         return None
     if all(bool(weight.isfinite().all()) for weight in ensemble.parameters()):
         return None
-    programs = ("fairseq_cli.generate._main", "fairseq_cli.interactive.main")
+    programs = (GENERATE, "fairseq_cli.interactive.main")
     cfg = next(filter(None, (frame_local(error, program, "cfg") for program in programs)), None)
     path = getattr(getattr(cfg, "common_eval", None), "path", None)
     where = f"checkpoint {path}: " if path else ""
@@ -42,7 +42,7 @@ def _all_hypotheses_lost(error: AssertionError) -> str | None:
     step, last = (frame_local(error, SEARCH, name) for name in ("step", "max_len"))
     if step is None or str(error) != f"{step} < {last}":
         return None
-    task = frame_local(error, "fairseq_cli.generate._main", "task")
+    task = frame_local(error, GENERATE, "task")
     if getattr(getattr(task, "args", None), "add_bos_token", False):
         return (
             "fairseq-generate cannot continue a text with --add-bos-token, since </s> follows <s> "

@@ -146,7 +146,7 @@ def load_translator(path: Source, data: str | os.PathLike | None = None):
     with captured_log(), explained():
         read = read_checkpoint(path, TRANSLATION)
         from fairseq_casrnn.models.text_files import text_files
-        from fairseq_casrnn.models.translation_hub import TranslationHub
+        from fairseq_casrnn.models.translation import TranslationHub
 
         folder, options = text_files(read.file, read.cfg, data, read.is_packed)
         model, cfg, task = _build(read, folder, **options)

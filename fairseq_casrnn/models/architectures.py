@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from ..cells import FAMILIES
 from . import language_model, translation  # noqa: F401 - models before their architectures
+from .config import LAYERS
 from .registration import register_architecture
 
 EMBED = ("encoder_embed_dim", "decoder_embed_dim")
 HIDDEN = ("encoder_hidden_size", "decoder_hidden_size", "decoder_out_embed_dim")
-LAYERS = ("encoder_layers", "decoder_layers")
 
 
 def register(model: str, arch: str, hidden: int, layers: int, embed: int | None = None) -> None:

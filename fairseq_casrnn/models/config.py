@@ -17,7 +17,7 @@ from omegaconf import II
 
 from .. import layers
 from ..cells import FAMILIES
-from ..errors import UserError, as_option
+from ..errors import UserError, as_option, check_at_least
 from ..layers import RecurrentStack
 from .loading_checkpoint import is_loading_checkpoint
 from .registration import add_to_module, camel_case
@@ -249,11 +249,7 @@ def check_shared_output(cfg: FairseqDataclass, out_embed_dim: int) -> None:
 
 def check_sizes(cfg: FairseqDataclass, names: Iterable[str]) -> None:
     """Raise UserError for a size option below 1."""
-    for name in names:
-        value = getattr(cfg, name)
-        if value < 1:
-            option = as_option(name)
-            raise UserError(f"{option} is {value}; it must be at least 1")
+    check_at_least(1, **{name: getattr(cfg, name) for name in names})
 
 
 def check_ranges(cfg: FairseqDataclass, names: Iterable[str]) -> None:

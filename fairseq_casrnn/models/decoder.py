@@ -152,9 +152,6 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
             self.encoder_hidden_proj = uniform_linear(encoder_size, hidden)
             if rnn.has_cell:
                 self.encoder_cell_proj = uniform_linear(encoder_size, hidden)
-        self.additional_fc = (
-            uniform_linear(hidden, out_embed_dim) if hidden != out_embed_dim else None
-        )
         shared, cutoffs = share_input_output_embed, adaptive_softmax_cutoff
         self.build_head(len(dictionary), out_embed_dim, shared, cutoffs, dropout_out)
 

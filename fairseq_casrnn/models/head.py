@@ -46,7 +46,7 @@ class VocabularyHead:
     def build_head(
         self, size: int, features: int, shared: bool, cutoffs: list[int] | None, dropout: float
     ) -> None:
-        """Make the output layer.
+        """Make the output layer and, if the sizes differ, ``additional_fc`` before it.
 
         Args:
             size: of the vocabulary.
@@ -55,6 +55,8 @@ class VocabularyHead:
             cutoffs: of the adaptive softmax; None for a full softmax.
             dropout: in the adaptive softmax's clusters.
         """
+        hidden = self.rnn.hidden_size
+        self.additional_fc = uniform_linear(hidden, features) if hidden != features else None
         self.adaptive_softmax = self.fc_out = None
         if cutoffs is not None:
             self.adaptive_softmax = AdaptiveSoftmax(size, features, cutoffs, dropout=dropout)

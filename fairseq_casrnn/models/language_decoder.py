@@ -15,7 +15,7 @@ from ..layers.dropout import dropout_mask
 from ..layers.state import State, as_state, h_and_c, map_state
 from ..recurrence.inputs import LossSpec
 from .dropout import Dropout
-from .head import VocabularyHead, uniform_linear
+from .head import VocabularyHead
 
 
 class CarriedState:
@@ -87,10 +87,6 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
         self.max_target_positions = int(max_target_positions)
         self.dropout_in_module = Dropout(dropout_in, module_name=type(self).__name__)
         self.dropout_out_module = Dropout(dropout_out, module_name=type(self).__name__)
-        hidden = rnn.hidden_size
-        self.additional_fc = (
-            uniform_linear(hidden, out_embed_dim) if hidden != out_embed_dim else None
-        )
         shared, clusters = share_input_output_embed, adaptive_softmax_cutoff
         self.build_head(len(dictionary), out_embed_dim, shared, clusters, dropout_out)
 

@@ -32,8 +32,7 @@ from .hub import check_models
 from .language_decoder import RecurrentLanguageDecoder
 from .language_model_config import LANGUAGE_MODEL_CONFIGS, RecurrentLanguageModelConfig
 from .loading_checkpoint import is_loading_checkpoint
-from .picklable import PicklableModel
-from .registration import register_subclass
+from .registration import PicklableModel, register_subclass
 from .routing import read_assignment
 from .text_files import pretrained_arguments
 

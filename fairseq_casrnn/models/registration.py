@@ -1,4 +1,4 @@
-"""Registers classes and named architectures with fairseq."""
+"""Registers models and named architectures with fairseq, such that they can be pickled."""
 
 from __future__ import annotations
 
@@ -44,3 +44,14 @@ def register_architecture(model: str, arch: str, defaults: Mapping[str, Any]) ->
             setattr(args, name, getattr(args, name, value))
 
     register_model_architecture(model, arch)(architecture)
+
+
+class PicklableModel:
+    """A mixin for models, before fairseq's class in the bases.
+
+    They can be copied and pickled even after fairseq has prepared them for inference.
+    """
+
+    def __getstate__(self) -> dict:
+        """Leave out the local function that fairseq puts in place of ``train`` for inference."""
+        return {name: value for name, value in vars(self).items() if name != "train"}

@@ -35,7 +35,30 @@ def read_assignment(path: str, dictionary: Dictionary, num_cells: int) -> Tensor
     """
     if is_loading_checkpoint():  # it overwrites the table
         return torch.zeros(len(dictionary), dtype=torch.long)
-    table, seen = torch.zeros(len(dictionary), dtype=torch.long), set()
+    table = torch.zeros(len(dictionary), dtype=torch.long)
+    cells = read_cells(path, num_cells)
+    for token, cell in cells.items():
+        if token in dictionary.indices:
+            table[dictionary.indices[token]] = cell
+    words = dictionary.symbols[dictionary.nspecial :]  # any file may have </s>
+    found = len(cells.keys() & set(words))
+    if not found:
+        raise UserError(f"{path} assigns no token of the dictionary; make it for this data")
+    few = 2 * found < len(words)
+    logger.log(
+        logging.WARNING if few else logging.INFO,
+        "%s: cells for %d of %d types; the others go to cell 0%s",
+        path,
+        found,
+        len(words),
+        "; is it for this data?" if few else "",
+    )
+    return table
+
+
+def read_cells(path: str, num_cells: int) -> dict[str, int]:
+    """The cell of each token in a file. Raises UserError for a malformed line or a token twice."""
+    cells: dict[str, int] = {}
     for number, line in enumerate(read_lines(path, may_be_blank=True), 1):
         token, _, digits = line.rpartition(" ")
         cell = natural(digits)
@@ -49,22 +72,7 @@ def read_assignment(path: str, dictionary: Dictionary, num_cells: int) -> Tensor
                 f"{path}, line {number} names cell {cell}, but --num-cells is {num_cells}, so the "
                 f"cells are 0 to {num_cells - 1}; change one of them"
             )
-        if token in seen:
+        if token in cells:
             raise UserError(f"{path}, line {number} assigns {quoted(token)} again; drop one line")
-        seen.add(token)
-        if token in dictionary.indices:
-            table[dictionary.indices[token]] = cell
-    found = seen & set(dictionary.symbols[dictionary.nspecial :])  # any file may have </s>
-    if not found:
-        raise UserError(f"{path} assigns no token of the dictionary; make it for this data")
-    types = len(dictionary) - dictionary.nspecial
-    few = 2 * len(found) < types
-    logger.log(
-        logging.WARNING if few else logging.INFO,
-        "%s: cells for %d of %d types; the others go to cell 0%s",
-        path,
-        len(found),
-        types,
-        "; is it for this data?" if few else "",
-    )
-    return table
+        cells[token] = cell
+    return cells

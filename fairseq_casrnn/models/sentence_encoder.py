@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fairseq.data import Dictionary
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
 from ..cells import FAMILIES
-from ..errors import UserError
+from ..errors import UserError, check_at_least
 from .build_backbones import (
     convolution_backbone,
     recurrent_backbone,
@@ -33,16 +33,15 @@ from .sentence_config import (
     ShortcutConfig,
     TransformerConfig,
 )
+from .sentence_hub import SentenceHub
 from .sentence_model import SentenceModel, register
 from .sentence_parts import FEATURES, Classifier, SentenceEncoder, features
-
-if TYPE_CHECKING:
-    from .sentence_hub import SentenceHub
 
 
 class SentenceClassifier(SentenceModel):
     """A sentence encoder and a classifier; both sentences of a pair share the encoder."""
 
+    hub = SentenceHub
     sizes = ("num_filters", "mlp_size", "encoder_attention_heads", "encoder_ffn_embed_dim")
     dropouts = ("mlp_dropout", "mlp_dropout_in")
 
@@ -53,8 +52,7 @@ class SentenceClassifier(SentenceModel):
     @classmethod
     def check_options(cls, cfg: SentenceConfig, task: FairseqTask) -> None:
         """Raise UserError for options that contradict each other or lie out of range."""
-        if cfg.mlp_layers < 0:
-            raise UserError(f"--mlp-layers is {cfg.mlp_layers}; it must be at least 0")
+        check_at_least(0, mlp_layers=cfg.mlp_layers)
         if cfg.mlp_batch_norm and not cfg.mlp_layers:
             raise UserError(
                 "--mlp-batch-norm normalises hidden layers, but --mlp-layers is 0; drop one of them"
@@ -106,13 +104,6 @@ class SentenceClassifier(SentenceModel):
         first = self.encoder(src_tokens)
         second = None if pair_tokens is None else self.encoder(pair_tokens)
         return self.classifier(features(self.features, first, second))
-
-    @staticmethod
-    def hub_class() -> type[SentenceHub]:
-        """The class that ``from_pretrained`` returns."""
-        from .sentence_hub import SentenceHub
-
-        return SentenceHub
 
 
 def choose_features(kind: str | None, pairs: bool) -> str:

@@ -14,8 +14,7 @@ from torch import nn
 from .config import check_probabilities, check_ranges, check_sizes
 from .embedding import build_embedding
 from .hub import Hub
-from .picklable import PicklableModel
-from .registration import register_architecture, register_subclass
+from .registration import PicklableModel, register_architecture, register_subclass
 from .sentence_config import EmbeddingConfig
 
 SIZES = ("encoder_embed_dim", "encoder_hidden_size", "encoder_layers", "num_steps", "window")
@@ -39,7 +38,7 @@ class SentenceModel(PicklableModel, BaseFairseqModel):
 
     Subclasses define:
 
-    - ``hub_class()``: the :class:`.Hub` for use from Python
+    - ``hub``: the :class:`.Hub` for use from Python
     - ``check_options(cfg, task)``
     - ``build_backbone(cfg, size)``: the encoder's backbone for inputs of that size
     - ``assemble(cfg, task, embed, backbone, char_cnn)``: the model
@@ -48,7 +47,7 @@ class SentenceModel(PicklableModel, BaseFairseqModel):
         sizes, dropouts: further options of the subclass that are sizes or probabilities.
     """
 
-    hub_class: Callable[[], type[Hub]]
+    hub: type[Hub]
     build_backbone: Callable
     check_options: Callable
     assemble: Callable
@@ -112,9 +111,7 @@ class SentenceModel(PicklableModel, BaseFairseqModel):
         Raises:
             UserError: no checkpoint, one of another kind, no dictionaries, or an unknown option.
         """
-        return cls.hub_class().load(
-            model_name_or_path, checkpoint_file, data_name_or_path, **kwargs
-        )
+        return cls.hub.load(model_name_or_path, checkpoint_file, data_name_or_path, **kwargs)
 
 
 def register(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 
 from ..cells import FAMILIES
 from ..data.tag_constraints import Constraints
-from ..errors import UserError
+from ..errors import UserError, check_at_least
 from .build_backbones import (
     recurrent_backbone,
     sentence_state_backbone,
@@ -26,17 +25,15 @@ from .build_backbones import (
 from .config import config_for, dropout_option
 from .dropout import Dropout
 from .sentence_backbones import Backbone
-from .sentence_model import SentenceModel, register
-from .tagger_config import (
+from .sentence_config import (
     RecurrentTaggerConfig,
     SentenceStateTaggerConfig,
     ShortcutTaggerConfig,
     TaggerConfig,
 )
+from .sentence_model import SentenceModel, register
+from .tagger_hub import TaggerHub
 from .tagger_parts import CharCNN, TagCRF, WordEncoder
-
-if TYPE_CHECKING:
-    from .tagger_hub import TaggerHub
 
 OUTPUTS = ("crf", "softmax")
 
@@ -50,6 +47,7 @@ class Tagger(SentenceModel):
         crf: :class:`.TagCRF`, or None.
     """
 
+    hub = TaggerHub
     sizes = ("char_embed_dim",)
     dropouts = ("tagger_dropout",)
 
@@ -62,8 +60,7 @@ class Tagger(SentenceModel):
     @classmethod
     def check_options(cls, cfg: TaggerConfig, task: FairseqTask) -> None:
         """Raise UserError for options that contradict each other or lie out of range."""
-        if cfg.char_filters < 0:
-            raise UserError(f"--char-filters is {cfg.char_filters}; it must be at least 0")
+        check_at_least(0, char_filters=cfg.char_filters)
         if cfg.tagger_output not in OUTPUTS:
             raise UserError(f"--tagger-output is '{cfg.tagger_output}'; use crf or softmax")
         if not hasattr(task, "characters"):
@@ -167,13 +164,6 @@ class Tagger(SentenceModel):
             losses = F.cross_entropy(*flat, ignore_index=-1, reduction="none")
             losses = losses.view_as(target).sum(-1)
         return losses.neg().exp().tolist()
-
-    @staticmethod
-    def hub_class() -> type[TaggerHub]:
-        """The class that ``from_pretrained`` returns."""
-        from .tagger_hub import TaggerHub
-
-        return TaggerHub
 
 
 def register_tagger(name: str, build_backbone: Callable, config: type) -> None:

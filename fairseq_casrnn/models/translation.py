@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from fairseq.data import Dictionary
 from fairseq.dataclass import FairseqDataclass
+from fairseq.hub_utils import GeneratorHubInterface
 from fairseq.models import FairseqEncoderDecoderModel
 from fairseq.tasks import FairseqTask
 from torch import nn
@@ -33,10 +34,8 @@ from .decoder import RecurrentDecoder
 from .embedding import build_embedding
 from .encoder import RecurrentEncoder
 from .hub import check_models
-from .picklable import PicklableModel
-from .registration import register_subclass
+from .registration import PicklableModel, register_subclass
 from .text_files import pretrained_arguments
-from .translation_hub import TranslationHub
 
 SIZES = [
     f"{side}_{what}"
@@ -45,6 +44,20 @@ SIZES = [
 ] + ["decoder_out_embed_dim"]
 RANGES = ["init_range", "embed_range"]
 DROPOUTS = ["dropout"] + [f"{s}_dropout_{d}" for s in ("encoder", "decoder") for d in ("in", "out")]
+
+
+class TranslationHub(GeneratorHubInterface):
+    """fairseq's hub interface of a translation model, for which an empty text stays empty."""
+
+    def sample(
+        self, sentences: str | list[str], beam: int = 1, verbose: bool = False, **kwargs: Any
+    ) -> Any:
+        """As in fairseq, also for ``translate``. A model would make up something for no words."""
+        if isinstance(sentences, str):
+            return self.sample([sentences], beam, verbose, **kwargs)[0]
+        texts = [text for text in sentences if text.strip()]
+        found = iter(super().sample(texts, beam, verbose, **kwargs) if texts else [])
+        return [next(found) if text.strip() else "" for text in sentences]
 
 
 class RecurrentTranslationModel(PicklableModel, FairseqEncoderDecoderModel):

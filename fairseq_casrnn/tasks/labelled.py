@@ -159,6 +159,11 @@ class LabelledTask(FairseqTask):
         return self.cfg.raw_tokenizer or self.state.text["tokenizer"]
 
     @property
+    def language(self) -> str:
+        """The language of the text, for the tokenizer."""
+        return self.state.text.get("language", "en")
+
+    @property
     def normalisation(self) -> dict[str, bool]:
         """``lowercase`` and ``zero_digits`` for raw text, by the options, else as in training."""
         options = {name: getattr(self.cfg, name, None) for name in ("lowercase", "zero_digits")}

@@ -19,7 +19,7 @@ from fairseq.tasks import register_task
 from ..data.classification import UNSEEN, MixedDataset, RemappedDataset, SentenceDataset
 from ..data.symbols import escape
 from ..data.words import words
-from ..errors import UserError
+from ..errors import UserError, check_at_least
 from ..evaluation.confusion import summary
 from .data_folder import check_equally_many, load_dictionary, read_text_json
 from .labelled import LabelledConfig, LabelledTask
@@ -59,8 +59,7 @@ class SentenceClassificationTask(LabelledTask):
         Raises:
             UserError: the folder or an option is invalid.
         """
-        if cfg.truncate is not None and cfg.truncate < 1:
-            raise UserError(f"--truncate is {cfg.truncate}; it must be at least 1")
+        check_at_least(1, truncate=cfg.truncate)
         return super().setup_task(cfg, **kwargs)
 
     def text_settings(self) -> dict:
@@ -164,8 +163,7 @@ class SentenceClassificationTask(LabelledTask):
 
     def split_text(self, line: str) -> list[str]:
         """The words of raw text, tokenised and lower-cased like the training text."""
-        language = self.state.text.get("language", "en")
-        return words(line, self.tokenizer, self.normalisation["lowercase"], language)
+        return words(line, self.tokenizer, self.normalisation["lowercase"], self.language)
 
     def build_generator(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Raise UserError: a classifier generates no text."""

@@ -229,8 +229,7 @@ class SequenceTaggingTask(LabelledTask):
 
     def split_text(self, line: str) -> list[str]:
         """The words of raw text, as they are shown."""
-        language = self.state.text.get("language", "en")
-        return words_to_show(line, self.tokenizer, self.dictionary, language)
+        return words_to_show(line, self.tokenizer, self.dictionary, self.language)
 
     def encode_text(self, line: str) -> torch.Tensor:
         """Raw text as token indices with </s>."""

@@ -30,8 +30,14 @@ from ..errors import UserError, as_option
 from ..layers.state import State, as_state, map_state, state_parts
 from ..models.config import check_probabilities
 from ..models.language_decoder import CarriedState, check_carries
-from ..models.stream_position import StatefulBatches, StreamPosition, with_carried_state
-from .stream_checkpoint import check_position, gather_streams, streams_of_worker
+from .stream_state import (
+    StatefulBatches,
+    StreamPosition,
+    check_position,
+    gather_streams,
+    streams_of_worker,
+    with_carried_state,
+)
 
 if TYPE_CHECKING:
     from fairseq.trainer import Trainer

@@ -9,8 +9,8 @@ from diagnostics.commands import Commands
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.models.language_decoder import CarriedState
-from fairseq_casrnn.models.stream_position import StreamPosition
 from fairseq_casrnn.runs import record
+from fairseq_casrnn.tasks.stream_state import StreamPosition
 
 from .conftest import TRAIN, train
 
