@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from fairseq_casrnn.data.text import read_lines, write_lines
+from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.errors import UserError
 
 NAME = "bpe.codes"  # in the folder of the text
@@ -42,14 +42,6 @@ def apply_bpe(lines: Iterable[str], codes_path: str | Path) -> list[str]:
     """Split the words of each line into subword units; all but a word's last end in ``@@``."""
     merges = load_bpe_codes(codes_path)
     return [merges.process_line(line) for line in lines]
-
-
-def encode_files(text_dir: Path, splits: Sequence[str], langs: Sequence[str], codes: Path) -> None:
-    """Write ``SPLIT.bpe.LANG`` beside every ``SPLIT.tok.LANG`` of a folder."""
-    for split in splits:
-        for lang in langs:
-            encoded = apply_bpe(read_lines(text_dir / f"{split}.tok.{lang}"), codes)
-            write_lines(text_dir / f"{split}.bpe.{lang}", encoded)
 
 
 def load_bpe_codes(codes: str | os.PathLike):

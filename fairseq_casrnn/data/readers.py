@@ -30,7 +30,7 @@ def command(
     read: Callable[[argparse.Namespace], Corpus],
     where: str = "",
     options: Options = lambda parser: None,
-    tokenizer: str | object | Callable[[argparse.Namespace], str] | None = "space",
+    tokenizer: str | object | Callable[[argparse.Namespace], str] = "space",
     each: Callable[[argparse.Namespace], Iterable[argparse.Namespace]] = lambda args: [args],
 ) -> Callable[..., int]:
     """The command line of a reader: ``main(argv)``, which returns the exit status.
@@ -52,11 +52,11 @@ def command(
         options(parser)
         add_arguments(parser, None if callable(tokenizer) else tokenizer)
         args = parser.parse_args(argv)
-        if args.tokenizer is None and callable(tokenizer):
-            args.tokenizer = tokenizer(args)
 
         def run() -> None:
             for one in each(args):
+                if one.tokenizer is None and callable(tokenizer):
+                    one.tokenizer = tokenizer(one)
                 prepare(functools.partial(read, one), one)
 
         return run_main(run)

@@ -51,8 +51,6 @@ def each_set(args: argparse.Namespace) -> Iterator[argparse.Namespace]:
     for name in args.set:
         one = copy.copy(args)
         one.out = args.out / name
-        if args.tokenizer is None:  # only MR is not tokenised: it has "it's", not "it 's"
-            one.tokenizer = "clitics" if name == "MR" else "space"
         print(f"set {name}", flush=True)
         yield one
 
@@ -75,7 +73,8 @@ main = command(
     lambda args: read_corpus(args.raw, args.out.name, args.valid_size, args.split_seed),
     WHERE,
     options,
-    tokenizer=None,
+    # Only MR is not tokenised: it has "it's", not "it 's".
+    tokenizer=lambda args: "clitics" if args.out.name == "MR" else "space",
     each=each_set,
 )
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from fairseq_casrnn.console.program import Parser, run_main
 from fairseq_casrnn.data.bpe import NAME as BPE_CODES
-from fairseq_casrnn.data.bpe import encode_files, learn_joint_bpe
+from fairseq_casrnn.data.bpe import apply_bpe, learn_joint_bpe
 from fairseq_casrnn.data.folder import (
     SPLITS,
     add_output_arguments,
@@ -144,21 +144,23 @@ def _write_text(corpus: ParallelCorpus, text: Path, args: argparse.Namespace) ->
             write_lines(text / f"{name}.tok.{lang}", lines)
     for lang, lines in zip(langs, corpus.raw_test, strict=True):
         write_lines(text / f"test.raw.{lang}", lines)
+    encode: Callable[[list[str]], list[str]]
     if pieces := getattr(args, "sentencepiece", None):
         print(f"learning {pieces} joint pieces of SentencePiece", flush=True)
         model = learn_pieces(chain(*corpus.splits["train"]), pieces)
         (text / SENTENCEPIECE).write_bytes(model)
-        for name in SPLITS:
-            for lang, lines in zip(langs, corpus.splits[name], strict=True):
-                write_lines(text / f"{name}.spm.{lang}", apply_pieces(lines, model))
-        return "spm"
-    if args.bpe_operations:
+        kind, encode = "spm", functools.partial(apply_pieces, model=model)
+    elif args.bpe_operations:
         codes = text / BPE_CODES
         print(f"learning {args.bpe_operations} joint BPE merges", flush=True)
         learn_joint_bpe(corpus.splits["train"], args.bpe_operations, codes)
-        encode_files(text, SPLITS, langs, codes)
-        return "bpe"
-    return "tok"
+        kind, encode = "bpe", functools.partial(apply_bpe, codes_path=codes)
+    else:
+        return "tok"
+    for name in SPLITS:
+        for lang, lines in zip(langs, corpus.splits[name], strict=True):
+            write_lines(text / f"{name}.{kind}.{lang}", encode(lines))
+    return kind
 
 
 def binarise(corpus: ParallelCorpus, kind: str, stage: Path, min_count: int | None) -> None:

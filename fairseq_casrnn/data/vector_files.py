@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from codecs import BOM_UTF8
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -53,13 +53,14 @@ class VectorFile:
         count: the number of vectors by word2vec's header, or None.
         dim: dimension of the vectors.
         is_cased: whether one of the words read so far has capitals.
+        lines: the number of vectors read so far.
 
     Raises:
         UserError: the file cannot be read, or its first line is not a word and ``dim`` numbers.
     """
 
     def __init__(self, path: str | Path, dim: int | None = None):
-        self.path, self.is_cased = path, False
+        self.path, self.is_cased, self.lines = path, False, 0
         self.count: int | None = None
         self._long: list[int] = []
         with self._opened() as stream:
@@ -115,6 +116,7 @@ class VectorFile:
                 # Not split into all numbers: few lines are needed.
                 word = line.partition(" ")[0] if spaces == dim else line.rsplit(" ", dim)[0]
                 self.is_cased = self.is_cased or word != word.lower()
+                self.lines += 1
                 yield number, word, line[len(word) + 1 :]
 
     def offsets(self) -> dict[bytes, int]:
@@ -165,7 +167,36 @@ class VectorFile:
             raise UserError(f"{where}: a number is not finite (NaN or infinite); {remedy}")
         return values
 
-    def check_length(self, number: int, word: str, numbers: str, words: Container[str]) -> None:
+    def vectors_of(self, words: Collection[str]) -> Iterator[tuple[str, Tensor]]:
+        """Yield each of ``words`` that has a vector, and the vector.
+
+        If a word has several lines, the first counts. If all words of the file are in lower case, a
+        word that the file lacks gets the vector of its lower case. Lines with more numbers than the
+        dimension are skipped, see :meth:`too_long`.
+
+        Raises:
+            UserError: the file cannot be read, or one of these lines is malformed.
+        """
+        capitals: dict[str, list[str]] = {}  # words that have some, by their lower case
+        for word in words:
+            if word != word.lower():
+                capitals.setdefault(word.lower(), []).append(word)
+        found: set[str] = set()
+        lower: dict[str, Tensor] = {}
+        for number, word, numbers in self:
+            if not self.is_cased and word in capitals and word not in lower:
+                lower[word] = self.parse(numbers, number)
+            if word not in words:
+                self._check_length(number, word, numbers, words)
+            elif word not in found:
+                found.add(word)
+                yield word, self.parse(numbers, number)
+        for form, vector in ({} if self.is_cased else lower).items():
+            for word in capitals[form]:
+                if word not in found:
+                    yield word, vector
+
+    def _check_length(self, number: int, word: str, numbers: str, words: Collection[str]) -> None:
         """Note the line if it is of one of ``words``, with more numbers than the dimension.
 
         Otherwise ``word`` is a word with spaces.
@@ -175,7 +206,7 @@ class VectorFile:
             self._long.append(number)
 
     def too_long(self) -> str:
-        """A description of the lines noted by :meth:`check_length`; empty if there are none."""
+        """A description of the lines noted by the other methods; empty if there are none."""
         if not self._long:
             return ""
         more = f" and {len(self._long) - 1} more" if self._long[1:] else ""
@@ -194,29 +225,17 @@ def words_with_vectors(path: Path, words: Iterable[str]) -> set[str]:
         UserError: the file cannot be read, is not a file of word vectors, or a vector of these
             words has something other than finite numbers.
     """
-    file, wanted, known, lines = VectorFile(path), set(words), set(), 0
-    unchecked = {*wanted, *ESCAPED, "<unk>"}
-    lower = {word.lower() for word in wanted} - unchecked
-    for number, word, numbers in file:
-        lines += 1
-        known.add(word)
-        if word in unchecked or (not file.is_cased and word in lower):
-            file.parse(numbers, number)
-            unchecked.discard(word)  # the first of equal words counts
-            lower.discard(word)
-        else:
-            file.check_length(number, word, numbers, wanted)
+    file, wanted = VectorFile(path), set(words)
+    found = {word for word, _ in file.vectors_of({*wanted, *ESCAPED, "<unk>"})}
     if too_long := file.too_long():
         print(
             f"warning: {too_long}, so training will skip the vector; correct or drop the line",
             file=sys.stderr,
         )
-    if file.count not in (None, lines):
+    if file.count not in (None, file.lines):
         print(
-            f"warning: {path} has {lines} vectors, but {file.count} by its first line; if it is "
-            "cut off, copy or download it again",
+            f"warning: {path} has {file.lines} vectors, but {file.count} by its first line; if it "
+            "is cut off, copy or download it again",
             file=sys.stderr,
         )
-    return {
-        word for word in wanted if word in known or (not file.is_cased and word.lower() in known)
-    }
+    return found & wanted

@@ -45,63 +45,27 @@ def build_embedding(
     return table
 
 
-def load_vectors(table: nn.Embedding, dictionary: Dictionary, path: str) -> int:
+def load_vectors(table: nn.Embedding, dictionary: Dictionary, path: str) -> None:
     """Copy the vectors of ``path`` into ``table`` for the words of ``dictionary``.
 
-    If a word has several lines, the first counts. Lines with more numbers than the dimension are
-    skipped with a warning. If all words of the file are in lower case, a word that the file lacks
-    gets the vector of its lower case.
-
-    Returns:
-        The number of words found. fairseq's special symbols, such as </s>, get their vectors, too,
-        but are not counted.
+    :meth:`.VectorFile.vectors_of` says which these are. Logs how many words have one.
 
     Raises:
-        UserError: naming the file and line.
+        UserError: a line is malformed, or no word has a vector.
     """
     file, found = VectorFile(path, table.embedding_dim), set()
-    by_lower_case, lower_case_vectors = words_with_capitals(dictionary), {}
     with torch.no_grad():
-        for number, word, numbers in file:
-            index = dictionary.indices.get(word)
-            if not file.is_cased and word in by_lower_case and word not in lower_case_vectors:
-                lower_case_vectors[word] = file.parse(numbers, number)
-            if index is None:
-                file.check_length(number, word, numbers, dictionary.indices)
-            elif index not in found:
-                table.weight[index] = file.parse(numbers, number)
-                found.add(index)
-        for word, row in ({} if file.is_cased else lower_case_vectors).items():
-            for index in by_lower_case[word] - found:
-                table.weight[index] = row
-                found.add(index)
+        for word, vector in file.vectors_of(dictionary.indices):
+            table.weight[dictionary.indices[word]] = vector
+            found.add(word)
     if too_long := file.too_long():
         logger.warning("%s; skipped", too_long)
-    return report_coverage(found, dictionary, file)
-
-
-def words_with_capitals(dictionary: Dictionary) -> dict[str, set[int]]:
-    """Indices of the words that have capitals, by the word in lower case."""
-    found: dict[str, set[int]] = {}
-    for index in range(dictionary.nspecial, len(dictionary)):
-        if (word := dictionary[index]) != word.lower():
-            found.setdefault(word.lower(), set()).add(index)
-    return found
-
-
-def report_coverage(found: set[int], dictionary: Dictionary, file: VectorFile) -> int:
-    """Log and return how many of the dictionary's words are among the indices ``found``.
-
-    Raises:
-        UserError: none of the words has a vector.
-    """
-    words = {dictionary.indices[word] for word in without_fillers(dictionary)}
-    found, types = found & words, len(words)
-    if not found:
+    words = set(without_fillers(dictionary))
+    count = len(found & words)
+    if not count:
         raise UserError(
-            f"{file.path} has no vector of dimension {file.dim} for any of the dictionary's "
-            f"{types} words; check the file, its dimension, its language and its letter case"
+            f"{path} has no vector of dimension {file.dim} for any of the dictionary's "
+            f"{len(words)} words; check the file, its dimension, its language and its letter case"
         )
-    share = 100 * len(found) / types
-    logger.info("%s: vectors for %d of %d types (%.1f %%)", file.path, len(found), types, share)
-    return len(found)
+    share = 100 * count / len(words)
+    logger.info("%s: vectors for %d of %d types (%.1f %%)", path, count, len(words), share)

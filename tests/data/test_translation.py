@@ -118,10 +118,10 @@ def test_an_error_later_keeps_the_old_result(prepared, monkeypatch, capsys):
     raw, out = prepared
     before = (out / "data-bin" / "dict.de.txt").read_bytes()
 
-    def full(*args):
+    def full(*args, **kwargs):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "train.bpe.de")
 
-    monkeypatch.setattr(translation, "encode_files", full)
+    monkeypatch.setattr(translation, "apply_bpe", full)
     assert multi30k.main(["--raw", str(raw), "--out", str(out), "--force"]) == 2
     assert capsys.readouterr().err == (
         f"error: could not write {out} (No space left on device); free some space and run the "
