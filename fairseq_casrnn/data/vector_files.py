@@ -206,7 +206,7 @@ class VectorFile:
             self._long.append(number)
 
     def too_long(self) -> str:
-        """A description of the lines noted by the other methods; empty if there are none."""
+        """A description of the lines that :meth:`vectors_of` skipped; empty if there are none."""
         if not self._long:
             return ""
         more = f" and {len(self._long) - 1} more" if self._long[1:] else ""

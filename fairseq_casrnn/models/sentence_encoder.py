@@ -7,7 +7,6 @@ One fairseq model for each backbone: ``<cell>_sentence_encoder`` for every cell,
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 from fairseq.data import Dictionary
@@ -41,7 +40,7 @@ from .sentence_parts import FEATURES, Classifier, SentenceEncoder, features
 class SentenceClassifier(SentenceModel):
     """A sentence encoder and a classifier; both sentences of a pair share the encoder."""
 
-    hub = SentenceHub
+    suffix, title, hub = "sentence_encoder", "Sentence classifier", SentenceHub
     sizes = ("num_filters", "mlp_size", "encoder_attention_heads", "encoder_ffn_embed_dim")
     dropouts = ("mlp_dropout", "mlp_dropout_in")
 
@@ -78,7 +77,7 @@ class SentenceClassifier(SentenceModel):
                 backbone,
                 cfg.pooling,
                 dropout_option(cfg, "encoder_dropout_in"),
-                **cls.boundaries(cfg, task.source_dictionary),
+                **boundaries(cfg, task.source_dictionary),
             )
         classifier = Classifier(
             FEATURES[kind] * encoder.output_size,
@@ -91,11 +90,6 @@ class SentenceClassifier(SentenceModel):
             dropout_in=cfg.mlp_dropout_in,
         )
         return cls(encoder, kind, classifier)
-
-    @staticmethod
-    def boundaries(cfg: SentenceConfig, words: Dictionary) -> dict[str, int]:
-        """``begin`` and ``end`` of the encoder; fairseq's data ends each sentence with </s>."""
-        return {}
 
     def forward(
         self, src_tokens: Tensor, pair_tokens: Tensor | None = None, **unused: Any
@@ -119,33 +113,28 @@ def choose_features(kind: str | None, pairs: bool) -> str:
     return kind
 
 
-def sentence_state_boundaries(cfg: SentenceStateConfig, words: Dictionary) -> dict[str, int]:
-    """The sentence-state LSTM reads both <s> and </s>, or neither with --no-boundaries."""
+def boundaries(cfg: SentenceConfig, words: Dictionary) -> dict[str, int]:
+    """``begin`` and ``end`` of the encoder; fairseq's data ends each sentence with </s>.
+
+    The sentence-state LSTM reads both <s> and </s>, or neither with --no-boundaries.
+    """
+    if not hasattr(cfg, "no_boundaries"):
+        return {}
     return {"end": words.eos()} if cfg.no_boundaries else {"begin": words.bos()}
-
-
-def register_encoder(
-    name: str, build_backbone: Callable, config: type, **functions: Callable
-) -> None:
-    """Register the model ``<name>_sentence_encoder``."""
-    arch, doc = f"{name}_sentence_encoder", f"Sentence classifier with {name}."
-    register(SentenceClassifier, arch, doc, config, build_backbone=build_backbone, **functions)
 
 
 def register_cell(cell: str) -> None:
     """Register ``<cell>_sentence_encoder`` for a cell of FAMILIES."""
     config = config_for(cell, RecurrentSentenceConfig)
-    register_encoder(cell, functools.partial(recurrent_backbone, cell), config)
+    register(SentenceClassifier, cell, functools.partial(recurrent_backbone, cell), config)
 
 
 for _cell in FAMILIES:
     register_cell(_cell)
-register_encoder(
-    "sentence_state_lstm",
-    sentence_state_backbone,
-    SentenceStateConfig,
-    boundaries=sentence_state_boundaries,
-)
-register_encoder("shortcut_lstm", shortcut_backbone, ShortcutConfig)
-register_encoder("cnn", convolution_backbone, ConvolutionConfig)
-register_encoder("transformer", transformer_backbone, TransformerConfig)
+for _name, _build, _config in (
+    ("sentence_state_lstm", sentence_state_backbone, SentenceStateConfig),
+    ("shortcut_lstm", shortcut_backbone, ShortcutConfig),
+    ("cnn", convolution_backbone, ConvolutionConfig),
+    ("transformer", transformer_backbone, TransformerConfig),
+):
+    register(SentenceClassifier, _name, _build, _config)

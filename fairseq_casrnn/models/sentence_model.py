@@ -44,9 +44,12 @@ class SentenceModel(PicklableModel, BaseFairseqModel):
     - ``assemble(cfg, task, embed, backbone, char_cnn)``: the model
 
     Attributes:
+        suffix, title: of the models' names, and of their docstrings.
         sizes, dropouts: further options of the subclass that are sizes or probabilities.
     """
 
+    suffix: str
+    title: str
     hub: type[Hub]
     build_backbone: Callable
     check_options: Callable
@@ -115,19 +118,18 @@ class SentenceModel(PicklableModel, BaseFairseqModel):
 
 
 def register(
-    base: type, arch: str, doc: str, config: type[FairseqDataclass], **functions: Callable
+    base: type[SentenceModel], name: str, build_backbone: Callable, config: type[FairseqDataclass]
 ) -> None:
-    """Register a subclass of ``base`` as the model ``arch``, and ``<arch>_tiny`` for tests.
+    """Register a subclass of ``base`` as a model, and ``…_tiny`` for tests.
 
     Args:
-        base: a :class:`SentenceModel`.
-        arch: the model's name.
-        doc: its docstring.
-        config: the dataclass of its options.
-        functions: static methods, at least ``build_backbone``.
+        base: the classifier or tagger.
+        name: the model's name before ``base.suffix``.
+        build_backbone: see :class:`SentenceModel`.
+        config: the dataclass of the model's options.
     """
-    methods = {name: staticmethod(function) for name, function in functions.items()}
-    register_subclass(base, arch, arch, config, __doc__=doc, **methods)
-    fields = config.__dataclass_fields__
-    tiny = {name: size for name, size in TINY.items() if name in fields}
+    arch, doc = f"{name}_{base.suffix}", f"{base.title} with {name}."
+    method = staticmethod(build_backbone)
+    register_subclass(base, arch, arch, config, __doc__=doc, build_backbone=method)
+    tiny = {name: size for name, size in TINY.items() if name in config.__dataclass_fields__}
     register_architecture(arch, f"{arch}_tiny", tiny)

@@ -7,7 +7,6 @@ One fairseq model for each backbone: ``<cell>_tagger`` for every cell,
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -47,7 +46,7 @@ class Tagger(SentenceModel):
         crf: :class:`.TagCRF`, or None.
     """
 
-    hub = TaggerHub
+    suffix, title, hub = "tagger", "Tagger", TaggerHub
     sizes = ("char_embed_dim",)
     dropouts = ("tagger_dropout",)
 
@@ -166,20 +165,13 @@ class Tagger(SentenceModel):
         return losses.neg().exp().tolist()
 
 
-def register_tagger(name: str, build_backbone: Callable, config: type) -> None:
-    """Register the model ``<name>_tagger``."""
-    register(
-        Tagger, f"{name}_tagger", f"Tagger with {name}.", config, build_backbone=build_backbone
-    )
-
-
 def register_cell(cell: str) -> None:
     """Register ``<cell>_tagger`` for a cell of FAMILIES."""
     config = config_for(cell, RecurrentTaggerConfig)
-    register_tagger(cell, functools.partial(recurrent_backbone, cell), config)
+    register(Tagger, cell, functools.partial(recurrent_backbone, cell), config)
 
 
 for _cell in FAMILIES:
     register_cell(_cell)
-register_tagger("sentence_state_lstm", sentence_state_backbone, SentenceStateTaggerConfig)
-register_tagger("shortcut_lstm", shortcut_backbone, ShortcutTaggerConfig)
+register(Tagger, "sentence_state_lstm", sentence_state_backbone, SentenceStateTaggerConfig)
+register(Tagger, "shortcut_lstm", shortcut_backbone, ShortcutTaggerConfig)
