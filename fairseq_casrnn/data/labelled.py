@@ -38,16 +38,14 @@ class LengthSortedDataset(FairseqDataset):
         return len(self.sizes)
 
     def num_tokens(self, index):
-        """Length of the (longer) sentence with </s>, for ``--max-tokens``."""
+        """Length of the (longer) sentence with </s>, for limits of tokens and positions."""
         return int(self.sizes[index])
+
+    size = num_tokens
 
     def num_tokens_vec(self, indices):
         """Lengths of several examples, see :meth:`num_tokens`."""
         return self.sizes[indices]
-
-    def size(self, index):
-        """Length of the (longer) sentence with </s>, for the maximum positions."""
-        return int(self.sizes[index])
 
     def ordered_indices(self):
         """All indices sorted by length; equal lengths are shuffled if ``shuffle``."""

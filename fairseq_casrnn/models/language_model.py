@@ -1,16 +1,20 @@
 """Language models: a decoder without attention, one fairseq model ``<cell>_lm`` for each cell."""
 
-from __future__ import annotations
-
+# No "from __future__ import annotations": fairseq needs the fields' types as objects. It knows
+# Optional[str], but not str | None.
+# ruff: noqa: UP045
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Optional, Self
 
 import torch
 from fairseq.data import Dictionary
+from fairseq.dataclass import FairseqDataclass
 from fairseq.hub_utils import GeneratorHubInterface
 from fairseq.models import FairseqLanguageModel
 from fairseq.tasks import FairseqTask
+from omegaconf import II
 from torch import Tensor
 
 from ..cells import FAMILIES
@@ -18,6 +22,7 @@ from ..diagnostics.explain import explained
 from ..errors import UserError
 from ..layers import RecurrentStack
 from .config import (
+    EngineConfig,
     build_stack,
     check_probabilities,
     check_shared_output,
@@ -30,7 +35,6 @@ from .config import (
 from .embedding import build_embedding
 from .hub import check_models
 from .language_decoder import RecurrentLanguageDecoder
-from .language_model_config import LANGUAGE_MODEL_CONFIGS, RecurrentLanguageModelConfig
 from .loading_checkpoint import is_loading_checkpoint
 from .registration import PicklableModel, register_subclass
 from .routing import read_assignment
@@ -45,6 +49,79 @@ DROPOUTS = [
     "embed_dropout",
     "weight_dropout",
 ]
+
+
+@dataclass
+class RecurrentLanguageModelConfig(EngineConfig, FairseqDataclass):
+    """Options of the recurrent language models, with the names of fairseq's ``lstm_lm``."""
+
+    dropout: float = field(default=0.1, metadata={"help": "dropout probability"})
+    decoder_embed_dim: int = field(default=512, metadata={"help": "embedding dimension"})
+    decoder_embed_path: Optional[str] = field(
+        default=None, metadata={"help": "file of pretrained embeddings (GloVe or word2vec text)"}
+    )
+    decoder_freeze_embed: bool = field(
+        default=False, metadata={"help": "do not train the embeddings"}
+    )
+    decoder_hidden_size: int = field(default=512, metadata={"help": "hidden size of every layer"})
+    decoder_layers: int = field(default=1, metadata={"help": "number of layers"})
+    decoder_out_embed_dim: Optional[int] = field(
+        default=None,
+        metadata={
+            "help": (
+                "dimension of the output embedding (default: the hidden size, or the "
+                "dimension of shared embeddings)"
+            )
+        },
+    )
+    share_decoder_input_output_embed: bool = field(
+        default=False, metadata={"help": "share the input and output embeddings"}
+    )
+    adaptive_softmax_cutoff: Optional[str] = field(
+        default=None,
+        metadata={"help": "comma-separated list of cutoffs; use with --criterion adaptive_loss"},
+    )
+    decoder_dropout_in: Optional[float] = field(
+        default=None, metadata={"help": "dropout on the embeddings (default: --dropout)"}
+    )
+    decoder_dropout_between: Optional[float] = field(
+        default=None, metadata={"help": "dropout between layers (default: --dropout)"}
+    )
+    decoder_dropout_out: Optional[float] = field(
+        default=None, metadata={"help": "dropout on the top layer's output (default: --dropout)"}
+    )
+    locked_dropout: bool = field(
+        default=False,
+        metadata={"help": "use one dropout mask for all time steps of a sequence"},
+    )
+    embed_dropout: float = field(
+        default=0.0,
+        metadata={"help": "probability of dropping a word's embedding throughout a batch"},
+    )
+    weight_dropout: float = field(
+        default=0.0,
+        metadata={"help": "dropout on the recurrent weights, one mask per batch"},
+    )
+    tokens_per_sample: int = II("task.tokens_per_sample")
+    max_target_positions: Optional[int] = II("task.max_target_positions")
+
+
+@dataclass
+class SecondOrderLanguageModelConfig(RecurrentLanguageModelConfig):
+    """Options of the second-order LSTM alone, besides those of its cells."""
+
+    assignment_path: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": (
+                "file with lines 'token cell' that assigns each token to a fixed cell, "
+                "without attention"
+            )
+        },
+    )
+
+
+LANGUAGE_MODEL_CONFIGS = {"second_order_lstm": SecondOrderLanguageModelConfig}
 
 
 class RecurrentLanguageModel(PicklableModel, FairseqLanguageModel):

@@ -1,17 +1,20 @@
 """Translation: recurrent encoder and attention decoder, one fairseq model per cell."""
 
-from __future__ import annotations
-
+# No "from __future__ import annotations": fairseq needs the fields' types as objects. It knows
+# Optional[str], but not str | None.
+# ruff: noqa: UP045
 import os
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Optional, Self
 
 from fairseq.data import Dictionary
 from fairseq.dataclass import FairseqDataclass
 from fairseq.hub_utils import GeneratorHubInterface
 from fairseq.models import FairseqEncoderDecoderModel
 from fairseq.tasks import FairseqTask
+from omegaconf import II
 from torch import nn
 
 from ..cells import FAMILIES
@@ -19,7 +22,7 @@ from ..diagnostics.explain import explained
 from ..errors import UserError
 from ..layers import RecurrentStack
 from .config import (
-    RecurrentTranslationConfig,
+    EngineConfig,
     build_stack,
     check_probabilities,
     check_ranges,
@@ -44,6 +47,83 @@ SIZES = [
 ] + ["decoder_out_embed_dim"]
 RANGES = ["init_range", "embed_range"]
 DROPOUTS = ["dropout"] + [f"{s}_dropout_{d}" for s in ("encoder", "decoder") for d in ("in", "out")]
+
+
+@dataclass
+class RecurrentTranslationConfig(EngineConfig, FairseqDataclass):
+    """Options of the recurrent encoder–decoder, with the names of fairseq's ``lstm``."""
+
+    dropout: float = field(default=0.1, metadata={"help": "dropout probability"})
+    encoder_embed_dim: int = field(default=512, metadata={"help": "encoder embedding dimension"})
+    encoder_embed_path: Optional[str] = field(
+        default=None,
+        metadata={"help": "file of pretrained encoder embeddings (GloVe or word2vec text)"},
+    )
+    encoder_freeze_embed: bool = field(
+        default=False, metadata={"help": "do not train the encoder embeddings"}
+    )
+    encoder_hidden_size: int = field(
+        default=512, metadata={"help": "hidden size of the encoder, per direction"}
+    )
+    encoder_layers: int = field(default=1, metadata={"help": "number of encoder layers"})
+    encoder_bidirectional: bool = field(
+        default=False, metadata={"help": "use two independent encoder stacks, one per direction"}
+    )
+    decoder_embed_dim: int = field(default=512, metadata={"help": "decoder embedding dimension"})
+    decoder_embed_path: Optional[str] = field(
+        default=None,
+        metadata={"help": "file of pretrained decoder embeddings (GloVe or word2vec text)"},
+    )
+    decoder_freeze_embed: bool = field(
+        default=False, metadata={"help": "do not train the decoder embeddings"}
+    )
+    decoder_hidden_size: int = field(default=512, metadata={"help": "hidden size of the decoder"})
+    decoder_layers: int = field(default=1, metadata={"help": "number of decoder layers"})
+    decoder_out_embed_dim: int = field(
+        default=512, metadata={"help": "dimension of the output embedding"}
+    )
+    no_input_feed: bool = field(
+        default=False,
+        metadata={"help": "do not feed the attention output to the next step; trains faster"},
+    )
+    share_decoder_input_output_embed: bool = field(
+        default=False, metadata={"help": "share the decoder's input and output embeddings"}
+    )
+    share_all_embeddings: bool = field(
+        default=False, metadata={"help": "share all embeddings (needs a joined dictionary)"}
+    )
+    adaptive_softmax_cutoff: Optional[str] = field(
+        default=None,
+        metadata={"help": "comma-separated list of cutoffs; use with --criterion adaptive_loss"},
+    )
+    encoder_dropout_in: Optional[float] = field(
+        default=None, metadata={"help": "dropout on the encoder's embeddings (default: --dropout)"}
+    )
+    encoder_dropout_out: Optional[float] = field(
+        default=None,
+        metadata={"help": "dropout on the encoder's layer outputs (default: --dropout)"},
+    )
+    decoder_dropout_in: Optional[float] = field(
+        default=None, metadata={"help": "dropout on the decoder's embeddings (default: --dropout)"}
+    )
+    decoder_dropout_out: Optional[float] = field(
+        default=None,
+        metadata={"help": "dropout on the decoder's layer outputs (default: --dropout)"},
+    )
+    # The defaults are those of fairseq's lstm. See docs/translation.md for what they do.
+    init_range: float = field(
+        default=0.1,
+        metadata={"help": "recurrent weights are initially uniform within plus or minus this"},
+    )
+    embed_range: float = field(
+        default=0.1,
+        metadata={
+            "help": "embeddings without a pretrained vector are initially uniform within plus or "
+            "minus this"
+        },
+    )
+    max_source_positions: int = II("task.max_source_positions")
+    max_target_positions: Optional[int] = II("task.max_target_positions")
 
 
 class TranslationHub(GeneratorHubInterface):
