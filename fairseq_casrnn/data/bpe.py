@@ -11,7 +11,7 @@ from pathlib import Path
 from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.errors import UserError
 
-NAME = "bpe.codes"  # in the folder of the text
+BPE_CODES = "bpe.codes"  # in the folder of the text
 
 
 def learn_joint_bpe(sides: Sequence[Iterable[str]], operations: int, codes_path: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from fairseq_casrnn.data.corpora import TaggedCorpus, TaggedSentence
 from fairseq_casrnn.data.readers import GIVEN, add_zero_digits, command, find, read_blocks
 from fairseq_casrnn.data.spans import read_bioes
+from fairseq_casrnn.data.text import DOCUMENT
 
 FILES = {
     "train": ("eng.train", "train.txt"),
@@ -24,7 +25,6 @@ FILES = {
 LAYOUT = ("word", "part of speech", "chunk", "name")
 COLUMNS = {"pos": 1, "chunk": 2, "ner": 3}
 WHERE = "get CoNLL-2003 as https://www.clips.uantwerpen.be/conll2003/ner/ describes"
-DOCUMENT = "-DOCSTART-"
 
 
 def read_sentences(path: Path, column: str) -> tuple[list[TaggedSentence], int]:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fairseq_casrnn.data.corpora import ClassificationCorpus, Example
+from fairseq_casrnn.data.folder import SPLITS
 from fairseq_casrnn.data.readers import (
     GIVEN,
     add_hold_out,
@@ -131,14 +132,14 @@ def read_corpus(
     """The splits; with ``train_on_dev`` the dev set is divided into training and validation."""
     splits: dict[str, list[Example]] = {}
     notes: dict[str, object] = {}
-    for split in ("valid", "test") if train_on_dev else ("train", "valid", "test"):
+    for split in ("valid", "test") if train_on_dev else SPLITS:
         splits[split], notes[f"{split} pairs without a gold label, dropped"] = read_split(
             raw, corpus, split
         )
     if train_on_dev:
         splits["train"], splits["valid"] = hold_out(splits["valid"], valid_size, seed)
         notes["reduced data"] = "trained on a part of the development set"
-    return ClassificationCorpus({name: splits[name] for name in ("train", "valid", "test")}, notes)
+    return ClassificationCorpus({name: splits[name] for name in SPLITS}, notes)
 
 
 def options(parser: argparse.ArgumentParser) -> None:

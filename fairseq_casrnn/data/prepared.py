@@ -14,11 +14,11 @@ from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.errors import UserError, as_option
 from fairseq_casrnn.kinds import TRAINED_ON
 
-OPTIONS = "options.json"
+OPTIONS_FILE = "options.json"
 # Keys of prepare.json that casrnn train reads; the last is that of folders of earlier versions.
 LONGEST, TOKENS = "longest example, in tokens", "train tokens (of the longer side of each pair)"
 OLD_TOKENS = "train tokens, of the longer sides"
-FILES = "checksums of the input files"  # key of OPTIONS
+INPUT_CHECKSUMS = "checksums of the input files"  # key of OPTIONS_FILE
 # Options that do not change the result, and paths, since files may have moved.
 IGNORED_OPTIONS = {"out", "force", "workers", "raw", "archive", "set"}
 BINARISED = re.compile(r"[^.]+\.([^.-]+)-([^.-]+)\.[^.]+\.idx")  # train.de-en.de.idx
@@ -35,7 +35,7 @@ def is_prepared(args: argparse.Namespace) -> bool:
     source = ""
     if args.force or not folder.exists():
         return False
-    if (folder / OPTIONS).is_file():
+    if (folder / OPTIONS_FILE).is_file():
         before = {"words_of": None, "vectors": None, **prepared_options(args.out)}
         now = chosen_options(args)
         programs = [options.get("program") for options in (before, now)]
@@ -55,7 +55,7 @@ def is_prepared(args: argparse.Namespace) -> bool:
                 f"{args.out} was prepared {was}, not {wanted}; give another --out, or --force to "
                 "prepare it again"
             )
-        check_unchanged(args, before.get(FILES))
+        check_unchanged(args, before.get(INPUT_CHECKSUMS))
     print(f"{args.out} is already prepared{source}; --force prepares it again")
     return True
 
@@ -157,7 +157,7 @@ def prepared_options(folder: str | Path) -> dict:
     Raises:
         UserError: its file of options is damaged.
     """
-    path = Path(folder, "data-bin", OPTIONS)
+    path = Path(folder, "data-bin", OPTIONS_FILE)
     return read_json(path) if path.is_file() else {}
 
 
@@ -178,9 +178,9 @@ def save_options(args: argparse.Namespace, folder: Path) -> None:
     known: dict[str, object]
     known = {} if source is None else {"source": str(Path(source).resolve())}
     if files := input_checksums(args):
-        known[FILES] = files
+        known[INPUT_CHECKSUMS] = files
     text = json.dumps(chosen_options(args) | known, indent=1) + "\n"
-    (folder / OPTIONS).write_text(text, encoding="utf-8")
+    (folder / OPTIONS_FILE).write_text(text, encoding="utf-8")
 
 
 def chosen_options(args: argparse.Namespace) -> dict:

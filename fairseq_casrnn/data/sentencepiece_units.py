@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fairseq_casrnn.errors import UserError
 
-NAME = "sentencepiece.model"  # in the folder of the text
+SENTENCEPIECE = "sentencepiece.model"  # in the folder of the text
 
 
 def learn_pieces(lines: Iterable[str], size: int) -> bytes:
@@ -57,6 +57,6 @@ def apply_pieces(lines: Sequence[str], model: bytes) -> list[str]:
 def find_model(data_bin: Path) -> Path | None:
     """The model of a folder of binarised data, in it or in ``text`` beside it; None if missing."""
     for folder in (data_bin, data_bin / ".." / "text"):
-        if (folder / NAME).is_file():
-            return folder / NAME
+        if (folder / SENTENCEPIECE).is_file():
+            return folder / SENTENCEPIECE
     return None

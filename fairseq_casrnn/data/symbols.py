@@ -17,6 +17,7 @@ from itertools import chain
 from fairseq_casrnn.errors import UserError
 
 ESCAPED = {"<s>": "&lt;s&gt;", "<pad>": "&lt;pad&gt;", "</s>": "&lt;/s&gt;"}
+SPECIAL = {*ESCAPED, "<unk>"}
 _WORD = re.compile(r"(?<!\S)(?:<s>|<pad>|</s>)(?!\S)")
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import regex
 
+from fairseq_casrnn.data.folder import SPLITS
 from fairseq_casrnn.data.text import is_clean, read_lines, tokenize_lines
 from fairseq_casrnn.data.translation import ParallelCorpus, command, sides_of
 from fairseq_casrnn.data.words import chinese_characters
@@ -88,7 +89,7 @@ def read_corpus(path: Path, eval_size: int, seed: int, workers: int = 1) -> Para
     kept = [i for i, pair in enumerate(pairs) if is_clean(*pair, ratio=None)]
     *parts, left_out = split_by_source([pairs[i][0] for i in kept], eval_size, seed)
     splits, positions = {}, {}
-    for name, part in zip(("train", "valid", "test"), parts, strict=True):
+    for name, part in zip(SPLITS, parts, strict=True):
         positions[name] = [kept[i] for i in part]
         splits[name] = sides_of([pairs[i] for i in positions[name]])
     raw_test = sides_of([raw[i] for i in positions["test"]])

@@ -25,8 +25,12 @@ MAX_WORD_LENGTH = 1000
 #: Modules for compressed files, and the maximum ratio of compression. Text shrinks by 3 to 20.
 COMPRESSED = {".gz": gzip, ".xz": lzma}
 MAX_EXPANSION = 200
-#: Comments in files with a word per line: "# sent_id = 3", "# id 6f1a".
+#: The code of a language, such as en.
+LANGUAGE = re.compile("[a-z]{2,3}")
+#: In files with a word per line: comments ("# sent_id = 3", "# id 6f1a"), and the first word of a
+#: line between documents.
 COMMENT = re.compile(r"#\s*(?:\w[\w ]* = |id\s)")
+DOCUMENT = "-DOCSTART-"
 
 
 def read_bytes(path: str | Path) -> bytes:

@@ -21,8 +21,7 @@ from itertools import chain
 from pathlib import Path
 
 from fairseq_casrnn.console.program import Parser, run_main
-from fairseq_casrnn.data.bpe import NAME as BPE_CODES
-from fairseq_casrnn.data.bpe import apply_bpe, learn_joint_bpe
+from fairseq_casrnn.data.bpe import BPE_CODES, apply_bpe, learn_joint_bpe
 from fairseq_casrnn.data.folder import (
     SPLITS,
     add_output_arguments,
@@ -30,8 +29,7 @@ from fairseq_casrnn.data.folder import (
     run_fairseq_preprocess,
 )
 from fairseq_casrnn.data.readers import program_of
-from fairseq_casrnn.data.sentencepiece_units import NAME as SENTENCEPIECE
-from fairseq_casrnn.data.sentencepiece_units import apply_pieces, learn_pieces
+from fairseq_casrnn.data.sentencepiece_units import SENTENCEPIECE, apply_pieces, learn_pieces
 from fairseq_casrnn.data.text import check_parallel, write_lines
 from fairseq_casrnn.errors import UserError, check_at_least
 from fairseq_casrnn.files import write_json

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from fairseq_casrnn.data.symbols import ESCAPED
+from fairseq_casrnn.data.symbols import SPECIAL
 from fairseq_casrnn.data.text import text_lines
 from fairseq_casrnn.data.values import natural
 from fairseq_casrnn.errors import UserError
@@ -226,7 +226,7 @@ def words_with_vectors(path: Path, words: Iterable[str]) -> set[str]:
             words has something other than finite numbers.
     """
     file, wanted = VectorFile(path), set(words)
-    found = {word for word, _ in file.vectors_of({*wanted, *ESCAPED, "<unk>"})}
+    found = {word for word, _ in file.vectors_of(wanted | SPECIAL)}
     if too_long := file.too_long():
         print(
             f"warning: {too_long}, so training will skip the vector; correct or drop the line",

@@ -17,7 +17,7 @@ from typing import NoReturn, TextIO
 
 import fairseq_casrnn
 from fairseq_casrnn.console.program import Parser, captured_log, run_main, show, split_at_dashes
-from fairseq_casrnn.data.bpe import NAME as BPE_CODES
+from fairseq_casrnn.data.bpe import BPE_CODES
 from fairseq_casrnn.data.prepared import prepared_languages
 from fairseq_casrnn.data.sentencepiece_units import find_model
 from fairseq_casrnn.data.text import detokenize_lines, read_lines

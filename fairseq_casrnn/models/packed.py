@@ -13,9 +13,9 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from ..data.bpe import NAME as BPE_CODES
-from ..data.prepared import OPTIONS, read_json
-from ..data.sentencepiece_units import NAME as SENTENCEPIECE
+from ..data.bpe import BPE_CODES
+from ..data.prepared import OPTIONS_FILE, read_json
+from ..data.sentencepiece_units import SENTENCEPIECE
 from ..data.values import parse_json
 from ..errors import UserError, quoted
 
@@ -146,8 +146,8 @@ def text_options(data: Path) -> dict[str, Any]:
     Raises:
         UserError: the file of options is damaged.
     """
-    if (data / OPTIONS).is_file():
-        prepared = read_json(data / OPTIONS)
+    if (data / OPTIONS_FILE).is_file():
+        prepared = read_json(data / OPTIONS_FILE)
         return {name: prepared[name] for name in TEXT_OPTIONS if prepared.get(name)}
     return (read_manifest(data) or {}).get(TEXT, {})
 

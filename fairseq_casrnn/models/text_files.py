@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..data.bpe import NAME as BPE_CODES
-from ..data.prepared import OPTIONS, read_json
-from ..data.sentencepiece_units import NAME as SENTENCEPIECE
-from ..data.sentencepiece_units import find_model
+from ..data.bpe import BPE_CODES
+from ..data.prepared import OPTIONS_FILE, read_json
+from ..data.sentencepiece_units import SENTENCEPIECE, find_model
 from ..errors import UserError
 from ..runs.layout import find_checkpoint, find_data, languages
 from .packed import MODEL, is_packed, task_options, unpacked
@@ -71,7 +70,7 @@ def translation_files(
     source, target = languages(place, cfg)
     assert source is not None  # find_data has found its dictionary
     assert target is not None
-    options = read_json(place / OPTIONS) if (place / OPTIONS).is_file() else None
+    options = read_json(place / OPTIONS_FILE) if (place / OPTIONS_FILE).is_file() else None
     tokenizer = "" if options is None else options.get("tokenizer", "moses_lowercase")
     known = place, source, target, tokenizer
     if pieces := find_model(place):

@@ -15,7 +15,7 @@ from fairseq_casrnn.data.folder import SPLITS
 from fairseq_casrnn.data.nli import leaves
 from fairseq_casrnn.data.prepared import LONGEST
 from fairseq_casrnn.data.readers import add_vocabulary
-from fairseq_casrnn.data.symbols import ESCAPED
+from fairseq_casrnn.data.symbols import SPECIAL
 from fairseq_casrnn.errors import UserError, counted, quoted
 from fairseq_casrnn.prepare.layout import Layout, find_layout
 from fairseq_casrnn.prepare.options import add_options, check_options
@@ -200,7 +200,7 @@ def label_of(table: Table, line: int, cell: str | None) -> str:
             f"{table.where(line)}: the label {quoted(label)} has an invisible character, "
             f"U+{ord(hidden[0]):04X}; remove it"
         )
-    if label in (*ESCAPED, "<unk>"):
+    if label in SPECIAL:
         raise UserError(
             f"{table.where(line)}: the label {label} is a special symbol of fairseq; use another"
         )

@@ -7,12 +7,11 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_casrnn.data.text import COMMENT
+from fairseq_casrnn.data.text import COMMENT, DOCUMENT
 from fairseq_casrnn.data.words import ASCII_SPACE
 from fairseq_casrnn.errors import UserError, counted
 from fairseq_casrnn.prepare.table_files import read_utf8, refuse_json
 
-DOCUMENT = "-DOCSTART-"
 LONGEST = 2000  # words in a sentence; a file with longer ones lacks blank lines
 LONGEST_ALONE = 200  # the same, if it is the only sentence
 CONLLU_ID = re.compile(r"[0-9]+(?:[-.][0-9]+)?")

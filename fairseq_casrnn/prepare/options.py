@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import re
 from pathlib import Path
 
 from fairseq_casrnn.data.folder import add_output_arguments
+from fairseq_casrnn.data.text import LANGUAGE
 from fairseq_casrnn.errors import UserError
 
 TOKENIZERS = ("penn", "moses", "whitespace", "character")
@@ -89,7 +89,7 @@ def check_options(args: argparse.Namespace) -> None:
             "--train, --valid and --test must be different files; if you omit --valid or --test, "
             "a part of --train is held out"
         )
-    if not re.fullmatch("[a-z]{2,3}", args.language):
+    if not LANGUAGE.fullmatch(args.language):
         raise UserError(f"--language is {args.language}; give a code such as en or de")
     if args.language != ENGLISH and args.tokenizer != "moses":
         raise UserError(

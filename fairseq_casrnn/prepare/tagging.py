@@ -19,7 +19,7 @@ from fairseq_casrnn.data.spans import (
     non_span_tags,
     to_bioes,
 )
-from fairseq_casrnn.data.symbols import ESCAPED
+from fairseq_casrnn.data.symbols import SPECIAL
 from fairseq_casrnn.errors import UserError, quoted
 from fairseq_casrnn.prepare.column_files import ColumnFile, Rows, read_column_file
 from fairseq_casrnn.prepare.options import add_options, check_options
@@ -157,7 +157,7 @@ def sentence_of(file: ColumnFile, rows: Rows, word: int, tag: int) -> TaggedRow:
                     f"{file.path}, line {number} has no {what} in column {column + 1}; write one, "
                     "or choose other --columns"
                 )
-        if row[tag] in (*ESCAPED, "<unk>"):
+        if row[tag] in SPECIAL:
             raise UserError(
                 f"{file.path}, line {number}: the tag {row[tag]} is a special symbol of fairseq; "
                 "use another"

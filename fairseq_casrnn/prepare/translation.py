@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fairseq_casrnn.data.folder import SPLITS
 from fairseq_casrnn.data.prepared import TOKENS
-from fairseq_casrnn.data.text import COMPRESSED, check_parallel, is_clean, tokenize_sides
+from fairseq_casrnn.data.text import COMPRESSED, LANGUAGE, check_parallel, is_clean, tokenize_sides
 from fairseq_casrnn.data.translation import ParallelCorpus, prepare, sides_of
 from fairseq_casrnn.data.translation import add_arguments as add_output
 from fairseq_casrnn.errors import UserError, check_at_least, quoted
@@ -20,7 +20,6 @@ from fairseq_casrnn.prepare.table_files import read_utf8
 
 Pair = tuple[str, str]
 MOST = 2000  # maximum number of pairs held out for each of valid and test
-LANGUAGE = re.compile("[a-z]{2,3}")
 # Names of columns in a header, besides the codes of the languages.
 SOURCE_NAMES = {"source", "src", "source_text", "source_sentence"}
 TARGET_NAMES = {"target", "tgt", "trg", "target_text", "target_sentence"}

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from fairseq_casrnn.data.bpe import NAME as BPE_CODES
+from fairseq_casrnn.data.bpe import BPE_CODES
 from fairseq_casrnn.data.folder import SPLITS, run_fairseq_preprocess
 from fairseq_casrnn.data.prepared import prepared_folder, prepared_languages
 from fairseq_casrnn.data.sentencepiece_units import find_model

@@ -1,7 +1,6 @@
 """Reading a data folder with ``input0/``, ``label/`` and ``text.json``."""
 
 import os
-import re
 from collections.abc import Sized
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 from fairseq.data import Dictionary, data_utils
 
 from ..data.prepared import read_json
+from ..data.text import LANGUAGE
 from ..data.words import TOKENIZERS
 from ..errors import UserError, quoted
 
@@ -73,7 +73,7 @@ def read_text_json(folder: str) -> dict:
             f"{path} has the tokenizer {quoted(str(settings['tokenizer']))}; write one of "
             f"{', '.join(TOKENIZERS)}"
         )
-    if not re.fullmatch("[a-z]{2,3}", str(settings.get("language", "en"))):
+    if not LANGUAGE.fullmatch(str(settings.get("language", "en"))):
         raise UserError(f"{path} is damaged: language is not a code such as en; write one")
     for name in ("lowercase", "zero_digits", "pairs"):
         if not isinstance(settings.get(name, True), bool):
