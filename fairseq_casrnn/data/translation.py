@@ -163,13 +163,13 @@ def _write_text(corpus: ParallelCorpus, text: Path, args: argparse.Namespace) ->
 
 def binarise(corpus: ParallelCorpus, kind: str, stage: Path, min_count: int | None) -> None:
     """Run ``fairseq-preprocess`` on ``text/SPLIT.KIND.LANG``, with a dictionary per language."""
-    command = ["--destdir", str(stage / "data-bin")]
-    command += ["--source-lang", corpus.source, "--target-lang", corpus.target]
+    arguments = ["--destdir", str(stage / "data-bin")]
+    arguments += ["--source-lang", corpus.source, "--target-lang", corpus.target]
     for name in SPLITS:
-        command += [f"--{name}pref", str(stage / "text" / f"{name}.{kind}")]
+        arguments += [f"--{name}pref", str(stage / "text" / f"{name}.{kind}")]
     if min_count is not None:
-        command += ["--thresholdsrc", str(min_count), "--thresholdtgt", str(min_count)]
-    run_fairseq_preprocess(command)
+        arguments += ["--thresholdsrc", str(min_count), "--thresholdtgt", str(min_count)]
+    run_fairseq_preprocess(arguments)
 
 
 def _report(corpus: ParallelCorpus, stage: Path) -> None:
