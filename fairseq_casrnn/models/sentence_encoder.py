@@ -15,15 +15,15 @@ from torch import Tensor, nn
 
 from ..cells import FAMILIES
 from ..errors import UserError, check_at_least
-from .build_backbones import (
-    convolution_backbone,
-    recurrent_backbone,
-    sentence_state_backbone,
-    shortcut_backbone,
-    transformer_backbone,
-)
 from .config import config_for, dropout_option, named_as_options
-from .sentence_backbones import Backbone
+from .sentence_backbones import (
+    Backbone,
+    ConvolutionBackbone,
+    RecurrentBackbone,
+    SentenceStateBackbone,
+    ShortcutBackbone,
+    TransformerBackbone,
+)
 from .sentence_config import (
     ConvolutionConfig,
     RecurrentSentenceConfig,
@@ -126,15 +126,15 @@ def boundaries(cfg: SentenceConfig, words: Dictionary) -> dict[str, int]:
 def register_cell(cell: str) -> None:
     """Register ``<cell>_sentence_encoder`` for a cell of FAMILIES."""
     config = config_for(cell, RecurrentSentenceConfig)
-    register(SentenceClassifier, cell, functools.partial(recurrent_backbone, cell), config)
+    register(SentenceClassifier, cell, functools.partial(RecurrentBackbone, cell), config)
 
 
 for _cell in FAMILIES:
     register_cell(_cell)
 for _name, _build, _config in (
-    ("sentence_state_lstm", sentence_state_backbone, SentenceStateConfig),
-    ("shortcut_lstm", shortcut_backbone, ShortcutConfig),
-    ("cnn", convolution_backbone, ConvolutionConfig),
-    ("transformer", transformer_backbone, TransformerConfig),
+    ("sentence_state_lstm", SentenceStateBackbone, SentenceStateConfig),
+    ("shortcut_lstm", ShortcutBackbone, ShortcutConfig),
+    ("cnn", ConvolutionBackbone, ConvolutionConfig),
+    ("transformer", TransformerBackbone, TransformerConfig),
 ):
     register(SentenceClassifier, _name, _build, _config)

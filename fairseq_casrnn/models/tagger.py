@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from ..cells import FAMILIES
 from ..data.tag_constraints import Constraints
 from ..errors import UserError, check_at_least
-from .build_backbones import (
-    recurrent_backbone,
-    sentence_state_backbone,
-    shortcut_backbone,
-)
 from .config import config_for, dropout_option
 from .dropout import Dropout
-from .sentence_backbones import Backbone
+from .sentence_backbones import (
+    Backbone,
+    RecurrentBackbone,
+    SentenceStateBackbone,
+    ShortcutBackbone,
+)
 from .sentence_config import (
     RecurrentTaggerConfig,
     SentenceStateTaggerConfig,
@@ -168,10 +168,10 @@ class Tagger(SentenceModel):
 def register_cell(cell: str) -> None:
     """Register ``<cell>_tagger`` for a cell of FAMILIES."""
     config = config_for(cell, RecurrentTaggerConfig)
-    register(Tagger, cell, functools.partial(recurrent_backbone, cell), config)
+    register(Tagger, cell, functools.partial(RecurrentBackbone, cell), config)
 
 
 for _cell in FAMILIES:
     register_cell(_cell)
-register(Tagger, "sentence_state_lstm", sentence_state_backbone, SentenceStateTaggerConfig)
-register(Tagger, "shortcut_lstm", shortcut_backbone, ShortcutTaggerConfig)
+register(Tagger, "sentence_state_lstm", SentenceStateBackbone, SentenceStateTaggerConfig)
+register(Tagger, "shortcut_lstm", ShortcutBackbone, ShortcutTaggerConfig)

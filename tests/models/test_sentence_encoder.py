@@ -9,6 +9,7 @@ from helpers import assert_close, rand
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.models.dropout import Dropout
 from fairseq_casrnn.models.sentence_backbones import TransformerBackbone
+from fairseq_casrnn.models.sentence_config import TransformerConfig
 from fairseq_casrnn.models.sentence_parts import BatchNorm, Classifier, features
 
 from .sentences import EOS, LENGTHS, NAMES, PAD, RECURRENT, alone, batch, encoder, make_task
@@ -152,10 +153,16 @@ def test_a_convolution_by_hand():
     assert model.encoder(torch.tensor([[6, EOS, 5, 1]])).item() == pytest.approx(21.5)
 
 
+def transformer(size, heads, ffn_size, layers, dropout=0.0):
+    options = {"encoder_attention_heads": heads, "encoder_ffn_embed_dim": ffn_size}
+    cfg = TransformerConfig(encoder_layers=layers, dropout=dropout, **options)
+    return TransformerBackbone(cfg, size)
+
+
 @pytest.mark.parametrize("training", [True, False])
 def test_the_transformer_is_that_of_torch(training):
     """Its own products and dropout change nothing; the latter acts in training."""
-    body = TransformerBackbone(12, 3, 20, 2, 0.0).train(training)
+    body = transformer(12, 3, 20, 2).train(training)
     theirs = torch.nn.TransformerEncoder(
         torch.nn.TransformerEncoderLayer(12, 3, 20, 0.0, norm_first=True),
         2,
@@ -169,13 +176,13 @@ def test_the_transformer_is_that_of_torch(training):
     expected = theirs(12**0.5 * x + positions, src_key_padding_mask=padding)
     real = ~padding.t()
     torch.testing.assert_close(body(x, lengths, None)[0][real], expected[real])
-    dropping = TransformerBackbone(12, 3, 20, 1, 0.5).train(training)
+    dropping = transformer(12, 3, 20, 1, dropout=0.5).train(training)
     first, second = (dropping(x, lengths, None)[0][real] for _ in range(2))
     assert torch.equal(first, second) != training
 
 
 def test_the_layers_of_the_transformer_start_differently():
-    backbone = TransformerBackbone(8, 2, 16, 3, 0.0)
+    backbone = transformer(8, 2, 16, 3)
     weights = [layer.linear1.weight for layer in backbone.layers.layers]
     assert len(weights) == 3
     assert not any(torch.equal(*pair) for pair in itertools.combinations(weights, 2))
