@@ -136,26 +136,6 @@ def dropout_option(cfg: FairseqDataclass, name: str) -> float:
     return cfg.dropout if value is None else value
 
 
-def parse_cutoffs(text: str | None, size: int) -> list[int] | None:
-    """``--adaptive-softmax-cutoff`` as a list.
-
-    Raises:
-        UserError: not a list of increasing numbers below the vocabulary size.
-    """
-    if text is None:
-        return None
-    try:
-        values = [int(piece) for piece in str(text).strip("[]").split(",")]
-    except ValueError:
-        values = []
-    if not values or sorted(set(values)) != values or values[0] < 1 or values[-1] >= size:
-        raise UserError(
-            f"--adaptive-softmax-cutoff is {text!r}; it must be increasing whole numbers below the "
-            f"vocabulary size, {size}"
-        )
-    return values
-
-
 def check_shared_output(cfg: FairseqDataclass, out_embed_dim: int) -> None:
     """Raise UserError for options that an output embedding shared with the input excludes."""
     if cfg.adaptive_softmax_cutoff is not None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NoReturn
 
 import torch
 import torch.nn.functional as F
 from fairseq.data import Dictionary
+from fairseq.dataclass import FairseqDataclass
 from fairseq.models import FairseqIncrementalDecoder
 from torch import Tensor, nn
 
@@ -18,6 +20,7 @@ from ..recurrence import decoding
 from ..recurrence.decoder import DecoderInputs, DecoderLayer, DecoderSteps, attend
 from ..recurrence.inputs import LossSpec
 from ..recurrence.products import linear
+from .config import dropout_option
 from .dropout import Dropout
 from .encoder import expand_rows
 from .head import UnquantizedLinear, VocabularyHead, uniform_linear
@@ -112,13 +115,8 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         rnn: one-directional stack; its input is the embedding and, with input feeding, the
             attention output of the previous step.
         encoder_size: C = D*H, of the encoder's outputs and final states.
-        input_feed: feed the attention output to the next step.
-        out_embed_dim: features of the output embedding.
-        dropout_in, dropout_out: on the embeddings; on the attention output and the input of the
-            output layer.
-        share_input_output_embed: whether the output embedding is ``embed_tokens``.
-        adaptive_softmax_cutoff: list of cutoffs, or None for a full softmax.
-        max_target_positions: longest target accepted.
+        cfg: the options of the model. ``decoder_dropout_in`` is on the embeddings,
+            ``decoder_dropout_out`` on the attention output and the input of the output layer.
 
     The initial state is the encoder's final state, matched layer by layer from the top. If the
     decoder is deeper, its lower layers start from the encoder's bottom layer.
@@ -130,30 +128,24 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         embed_tokens: nn.Embedding,
         rnn: RecurrentStack,
         encoder_size: int,
-        *,
-        input_feed: bool = True,
-        out_embed_dim: int = 256,
-        dropout_in: float = 0.1,
-        dropout_out: float = 0.1,
-        share_input_output_embed: bool = False,
-        adaptive_softmax_cutoff: list[int] | None = None,
-        max_target_positions: int = 100000,
+        cfg: FairseqDataclass,
     ):
         super().__init__(dictionary)
-        self.embed_tokens, self.rnn, self.input_feed = embed_tokens, rnn, input_feed
+        self.embed_tokens, self.rnn, self.input_feed = embed_tokens, rnn, not cfg.no_input_feed
         self.padding_idx = dictionary.pad()
-        self.max_target_positions = int(max_target_positions)
+        self.max_target_positions = int(cfg.max_target_positions or sys.maxsize)
         hidden = rnn.hidden_size
-        self.dropout_in_module = Dropout(dropout_in, module_name="RecurrentDecoder")
-        self.dropout_out_module = Dropout(dropout_out, module_name="RecurrentDecoder")
+        name = "RecurrentDecoder"  # for --retain-dropout-modules
+        self.dropout_in_module = Dropout(dropout_option(cfg, "decoder_dropout_in"), name)
+        self.dropout_out_module = Dropout(dropout_option(cfg, "decoder_dropout_out"), name)
         self.attention = Attention(encoder_size, hidden)
         self.encoder_hidden_proj = self.encoder_cell_proj = None
         if encoder_size != hidden:
             self.encoder_hidden_proj = uniform_linear(encoder_size, hidden)
             if rnn.has_cell:
                 self.encoder_cell_proj = uniform_linear(encoder_size, hidden)
-        shared, cutoffs = share_input_output_embed, adaptive_softmax_cutoff
-        self.build_head(len(dictionary), out_embed_dim, shared, cutoffs, dropout_out)
+        shared = cfg.share_decoder_input_output_embed or cfg.share_all_embeddings
+        self.build_head(cfg, len(dictionary), cfg.decoder_out_embed_dim, shared)
 
     def forward(
         self,

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from fairseq.data import Dictionary
+from fairseq.dataclass import FairseqDataclass
 from fairseq.models import FairseqEncoder
 from torch import Tensor, nn
 
@@ -13,6 +14,7 @@ from ..layers import RecurrentStack
 from ..layers.sequences import rows_at, take_rows, trusted
 from ..layers.state import h_and_c
 from ..recurrence.memory import on_host
+from .config import dropout_option
 from .dropout import Dropout
 
 
@@ -27,8 +29,8 @@ class RecurrentEncoder(FairseqEncoder):
         dictionary: source dictionary.
         embed_tokens: ``nn.Embedding`` of the source.
         rnn: the stack; its input size is the embedding's.
-        dropout_in, dropout_out: on the embeddings; on the outputs.
-        max_source_positions: longest source accepted.
+        cfg: the options of the model. ``encoder_dropout_in`` is on the embeddings,
+            ``encoder_dropout_out`` on the outputs.
     """
 
     def __init__(
@@ -36,17 +38,16 @@ class RecurrentEncoder(FairseqEncoder):
         dictionary: Dictionary,
         embed_tokens: nn.Embedding,
         rnn: RecurrentStack,
-        dropout_in: float = 0.1,
-        dropout_out: float = 0.1,
-        max_source_positions: int = 100000,
+        cfg: FairseqDataclass,
     ):
         super().__init__(dictionary)
         self.embed_tokens = embed_tokens
         self.rnn = rnn
         self.padding_idx = dictionary.pad()
-        self.dropout_in_module = Dropout(dropout_in, module_name="RecurrentEncoder")
-        self.dropout_out_module = Dropout(dropout_out, module_name="RecurrentEncoder")
-        self.max_source_positions = int(max_source_positions)
+        name = "RecurrentEncoder"  # for --retain-dropout-modules
+        self.dropout_in_module = Dropout(dropout_option(cfg, "encoder_dropout_in"), name)
+        self.dropout_out_module = Dropout(dropout_option(cfg, "encoder_dropout_out"), name)
+        self.max_source_positions = int(cfg.max_source_positions)
 
     def forward(
         self, src_tokens: Tensor, src_lengths: Tensor | None = None, **unused: Any

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fairseq.dataclass import FairseqDataclass
 from fairseq.modules import AdaptiveSoftmax
 from torch import Tensor, nn
 
@@ -13,6 +14,7 @@ from ..recurrence.cross_entropy import can_fuse, cross_entropy
 from ..recurrence.inputs import LossSpec
 from ..recurrence.next_words import NextWords
 from ..recurrence.products import linear, log_probs, next_words
+from .config import dropout_option
 
 
 def uniform_linear(
@@ -43,22 +45,24 @@ class VocabularyHead:
     fc_out: Any
     training: bool
 
-    def build_head(
-        self, size: int, features: int, shared: bool, cutoffs: list[int] | None, dropout: float
-    ) -> None:
+    def build_head(self, cfg: FairseqDataclass, size: int, features: int, shared: bool) -> None:
         """Make the output layer and, if the sizes differ, ``additional_fc`` before it.
 
         Args:
+            cfg: the options of the model.
             size: of the vocabulary.
             features: size of the output embedding.
             shared: whether the output embedding is ``self.embed_tokens``.
-            cutoffs: of the adaptive softmax; None for a full softmax.
-            dropout: in the adaptive softmax's clusters.
+
+        Raises:
+            UserError: invalid cutoffs of the adaptive softmax.
         """
         hidden = self.rnn.hidden_size
         self.additional_fc = uniform_linear(hidden, features) if hidden != features else None
         self.adaptive_softmax = self.fc_out = None
+        cutoffs = parse_cutoffs(cfg.adaptive_softmax_cutoff, size)
         if cutoffs is not None:
+            dropout = dropout_option(cfg, "decoder_dropout_out")
             self.adaptive_softmax = AdaptiveSoftmax(size, features, cutoffs, dropout=dropout)
         elif not shared:
             self.fc_out = uniform_linear(features, size)
@@ -141,3 +145,23 @@ class VocabularyHead:
         if self.adaptive_softmax is not None and self.training:
             raise UserError("--adaptive-softmax-cutoff needs --criterion adaptive_loss")
         return super().get_normalized_probs(net_output, log_probs, sample)  # type: ignore[misc]
+
+
+def parse_cutoffs(text: str | None, size: int) -> list[int] | None:
+    """``--adaptive-softmax-cutoff`` as a list.
+
+    Raises:
+        UserError: not a list of increasing numbers below the vocabulary size.
+    """
+    if text is None:
+        return None
+    try:
+        values = [int(piece) for piece in str(text).strip("[]").split(",")]
+    except ValueError:
+        values = []
+    if not values or sorted(set(values)) != values or values[0] < 1 or values[-1] >= size:
+        raise UserError(
+            f"--adaptive-softmax-cutoff is {text!r}; it must be increasing whole numbers below the "
+            f"vocabulary size, {size}"
+        )
+    return values

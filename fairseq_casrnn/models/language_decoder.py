@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
 from fairseq.data import Dictionary
+from fairseq.dataclass import FairseqDataclass
 from fairseq.models import BaseFairseqModel, FairseqIncrementalDecoder
 from torch import Tensor, nn
 
@@ -14,6 +16,7 @@ from ..layers import RecurrentStack
 from ..layers.dropout import dropout_mask
 from ..layers.state import State, as_state, h_and_c, map_state
 from ..recurrence.inputs import LossSpec
+from .config import dropout_option
 from .dropout import Dropout
 from .head import VocabularyHead
 
@@ -56,14 +59,10 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
         rnn: one-directional stack, with its own dropout between layers.
         out_embed_dim: size of the output embedding; if it differs from the hidden size, a linear
             layer comes before the output layer.
-        dropout_in, dropout_out: on the embeddings; on the top layer's output.
-        share_input_output_embed: whether the output embedding is ``embed_tokens``.
-        adaptive_softmax_cutoff: list of cutoffs, or None for a full softmax.
-        max_target_positions: longest input accepted.
-        locked_dropout: drop the same features of a sequence at all its steps (Gal & Ghahramani
-            2016), on the embeddings and on the output; ``rnn`` has its own setting.
-        embed_dropout: probability of dropping all occurrences of a word in a batch (Merity et al.
-            2018).
+        cfg: the options of the model. ``locked_dropout`` drops the same features of a sequence at
+            all its steps (Gal & Ghahramani 2016), on the embeddings and on the output; ``rnn`` has
+            its own setting. ``embed_dropout`` drops all occurrences of a word in a batch (Merity et
+            al. 2018).
     """
 
     def __init__(
@@ -72,23 +71,17 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
         embed_tokens: nn.Embedding,
         rnn: RecurrentStack,
         out_embed_dim: int,
-        *,
-        dropout_in: float = 0.1,
-        dropout_out: float = 0.1,
-        share_input_output_embed: bool = False,
-        adaptive_softmax_cutoff: list[int] | None = None,
-        max_target_positions: int = 100000,
-        locked_dropout: bool = False,
-        embed_dropout: float = 0.0,
+        cfg: FairseqDataclass,
     ):
         super().__init__(dictionary)
         self.embed_tokens, self.rnn = embed_tokens, rnn
-        self.locked_dropout, self.embed_dropout = locked_dropout, embed_dropout
-        self.max_target_positions = int(max_target_positions)
-        self.dropout_in_module = Dropout(dropout_in, module_name=type(self).__name__)
-        self.dropout_out_module = Dropout(dropout_out, module_name=type(self).__name__)
-        shared, clusters = share_input_output_embed, adaptive_softmax_cutoff
-        self.build_head(len(dictionary), out_embed_dim, shared, clusters, dropout_out)
+        self.locked_dropout, self.embed_dropout = cfg.locked_dropout, cfg.embed_dropout
+        self.max_target_positions = int(cfg.max_target_positions or sys.maxsize)
+        name = type(self).__name__  # for --retain-dropout-modules
+        self.dropout_in_module = Dropout(dropout_option(cfg, "decoder_dropout_in"), name)
+        self.dropout_out_module = Dropout(dropout_option(cfg, "decoder_dropout_out"), name)
+        shared = cfg.share_decoder_input_output_embed
+        self.build_head(cfg, len(dictionary), out_embed_dim, shared)
 
     def forward(
         self,

@@ -3,7 +3,6 @@
 # No "from __future__ import annotations": fairseq needs the fields' types as objects. It knows
 # Optional[str], but not str | None.
 # ruff: noqa: UP045
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional, Self
@@ -29,7 +28,6 @@ from .config import (
     check_sizes,
     config_for,
     dropout_option,
-    parse_cutoffs,
     warn_of_single_layers,
 )
 from .embedding import build_embedding
@@ -172,20 +170,7 @@ class RecurrentLanguageModel(PicklableModel, FairseqLanguageModel):
         )
         rnn = cls.build_rnn(cfg, dictionary)
         rnn.locked_dropout, rnn.weight_dropout = cfg.locked_dropout, cfg.weight_dropout
-        decoder = RecurrentLanguageDecoder(
-            dictionary,
-            embed,
-            rnn,
-            out_embed_dim,
-            dropout_in=dropout_option(cfg, "decoder_dropout_in"),
-            dropout_out=dropout_option(cfg, "decoder_dropout_out"),
-            share_input_output_embed=cfg.share_decoder_input_output_embed,
-            adaptive_softmax_cutoff=parse_cutoffs(cfg.adaptive_softmax_cutoff, len(dictionary)),
-            max_target_positions=cfg.max_target_positions or sys.maxsize,
-            locked_dropout=cfg.locked_dropout,
-            embed_dropout=cfg.embed_dropout,
-        )
-        model = cls(decoder)
+        model = cls(RecurrentLanguageDecoder(dictionary, embed, rnn, out_embed_dim, cfg))
         model.assignment_path = (
             None if is_loading_checkpoint() else getattr(cfg, "assignment_path", None)
         )

@@ -79,16 +79,8 @@ class SentenceClassifier(SentenceModel):
                 dropout_option(cfg, "encoder_dropout_in"),
                 **boundaries(cfg, task.source_dictionary),
             )
-        classifier = Classifier(
-            FEATURES[kind] * encoder.output_size,
-            cfg.mlp_size,
-            cfg.mlp_layers,
-            len(task.classes),
-            activation=cfg.mlp_activation,
-            batch_norm=cfg.mlp_batch_norm,
-            dropout=dropout_option(cfg, "mlp_dropout"),
-            dropout_in=cfg.mlp_dropout_in,
-        )
+        size = FEATURES[kind] * encoder.output_size
+        classifier = Classifier(size, len(task.classes), cfg)
         return cls(encoder, kind, classifier)
 
     def forward(

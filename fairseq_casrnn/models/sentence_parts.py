@@ -10,8 +10,10 @@ from torch import Tensor, nn
 from ..errors import UserError
 from ..layers import Pooling
 from ..recurrence.memory import on_host
+from .config import dropout_option
 from .dropout import Dropout
 from .sentence_backbones import Backbone, count_tokens
+from .sentence_config import SentenceConfig
 
 FEATURES = {"single": 1, "nli": 4, "paraphrase": 2}  # size of φ, in sentence vectors
 ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh}
@@ -79,28 +81,22 @@ class BatchNorm(nn.BatchNorm1d):
 class Classifier(nn.Sequential):
     """Multi-layer perceptron: dropout, then (linear, batch norm, activation, dropout)*, linear.
 
-    ``dropout_in`` is the probability of the first dropout; None for ``dropout``.
+    Its options are those of ``cfg`` that start with ``mlp``.
+
+    Raises:
+        UserError: an unknown activation.
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        size: int,
-        depth: int,
-        classes: int,
-        *,
-        activation: str,
-        batch_norm: bool,
-        dropout: float,
-        dropout_in: float | None = None,
-    ):
-        if activation not in ACTIVATIONS:
-            raise UserError(f"--mlp-activation is '{activation}'; use relu or tanh")
-        layers: list[nn.Module] = [Dropout(dropout if dropout_in is None else dropout_in)]
-        for _ in range(depth):
+    def __init__(self, input_size: int, classes: int, cfg: SentenceConfig):
+        if cfg.mlp_activation not in ACTIVATIONS:
+            raise UserError(f"--mlp-activation is '{cfg.mlp_activation}'; use relu or tanh")
+        dropout, size = dropout_option(cfg, "mlp_dropout"), cfg.mlp_size
+        first = dropout if cfg.mlp_dropout_in is None else cfg.mlp_dropout_in
+        layers: list[nn.Module] = [Dropout(first)]
+        for _ in range(cfg.mlp_layers):
             layers.append(nn.Linear(input_size, size))
-            layers += [BatchNorm(size)] if batch_norm else []
-            layers += [ACTIVATIONS[activation](), Dropout(dropout)]
+            layers += [BatchNorm(size)] if cfg.mlp_batch_norm else []
+            layers += [ACTIVATIONS[cfg.mlp_activation](), Dropout(dropout)]
             input_size = size
         super().__init__(*layers, nn.Linear(input_size, classes))
 

@@ -4,7 +4,6 @@
 # Optional[str], but not str | None.
 # ruff: noqa: UP045
 import os
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional, Self
@@ -30,7 +29,6 @@ from .config import (
     check_sizes,
     config_for,
     dropout_option,
-    parse_cutoffs,
     warn_of_single_layers,
 )
 from .decoder import RecurrentDecoder
@@ -159,8 +157,12 @@ class RecurrentTranslationModel(PicklableModel, FairseqEncoderDecoderModel):
         if getattr(task.cfg or task.args, "left_pad_target", False):
             raise UserError("recurrent decoders need right-padded targets; drop --left-pad-target")
         encoder_embed, decoder_embed = build_embeddings(cfg, task)
-        encoder = cls.build_encoder(cfg, task.source_dictionary, encoder_embed)
-        decoder = cls.build_decoder(cfg, task.target_dictionary, decoder_embed, encoder.rnn)
+        rnn = cls.build_rnn(cfg, "encoder", cfg.encoder_embed_dim)
+        encoder = RecurrentEncoder(task.source_dictionary, encoder_embed, rnn, cfg)
+        feed_size = 0 if cfg.no_input_feed else cfg.decoder_hidden_size
+        rnn = cls.build_rnn(cfg, "decoder", cfg.decoder_embed_dim + feed_size)
+        size = encoder.rnn.output_size
+        decoder = RecurrentDecoder(task.target_dictionary, decoder_embed, rnn, size, cfg)
         return cls(encoder, decoder)
 
     @classmethod
@@ -204,11 +206,7 @@ class RecurrentTranslationModel(PicklableModel, FairseqEncoderDecoderModel):
 
     @classmethod
     def build_rnn(
-        cls,
-        cfg: FairseqDataclass,
-        side: str,
-        input_size: int,
-        bidirectional: bool = False,
+        cls, cfg: RecurrentTranslationConfig, side: str, input_size: int
     ) -> RecurrentStack:
         """The recurrent stack of ``side``, "encoder" or "decoder"."""
         rnn = build_stack(
@@ -217,50 +215,11 @@ class RecurrentTranslationModel(PicklableModel, FairseqEncoderDecoderModel):
             input_size,
             getattr(cfg, f"{side}_hidden_size"),
             getattr(cfg, f"{side}_layers"),
-            bidirectional=bidirectional,
+            bidirectional=side == "encoder" and cfg.encoder_bidirectional,
             dropout=dropout_option(cfg, f"{side}_dropout_out"),
         )
         rnn.reset_parameters(cfg.init_range)
         return rnn
-
-    @classmethod
-    def build_encoder(
-        cls, cfg: FairseqDataclass, dictionary: Dictionary, embed: nn.Embedding
-    ) -> RecurrentEncoder:
-        """The encoder of ``cfg``."""
-        return RecurrentEncoder(
-            dictionary,
-            embed,
-            cls.build_rnn(cfg, "encoder", cfg.encoder_embed_dim, cfg.encoder_bidirectional),
-            dropout_in=dropout_option(cfg, "encoder_dropout_in"),
-            dropout_out=dropout_option(cfg, "encoder_dropout_out"),
-            max_source_positions=cfg.max_source_positions,
-        )
-
-    @classmethod
-    def build_decoder(
-        cls,
-        cfg: FairseqDataclass,
-        dictionary: Dictionary,
-        embed: nn.Embedding,
-        encoder_rnn: RecurrentStack,
-    ) -> RecurrentDecoder:
-        """The decoder of ``cfg`` for the outputs and final states of ``encoder_rnn``."""
-        feed_size = 0 if cfg.no_input_feed else cfg.decoder_hidden_size
-        return RecurrentDecoder(
-            dictionary,
-            embed,
-            cls.build_rnn(cfg, "decoder", cfg.decoder_embed_dim + feed_size),
-            encoder_size=encoder_rnn.output_size,
-            input_feed=not cfg.no_input_feed,
-            out_embed_dim=cfg.decoder_out_embed_dim,
-            dropout_in=dropout_option(cfg, "decoder_dropout_in"),
-            dropout_out=dropout_option(cfg, "decoder_dropout_out"),
-            share_input_output_embed=cfg.share_decoder_input_output_embed
-            or cfg.share_all_embeddings,
-            adaptive_softmax_cutoff=parse_cutoffs(cfg.adaptive_softmax_cutoff, len(dictionary)),
-            max_target_positions=cfg.max_target_positions or sys.maxsize,
-        )
 
 
 def build_embeddings(

@@ -9,7 +9,7 @@ from helpers import assert_close, rand
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.models.dropout import Dropout
 from fairseq_casrnn.models.sentence_backbones import TransformerBackbone
-from fairseq_casrnn.models.sentence_config import TransformerConfig
+from fairseq_casrnn.models.sentence_config import SentenceConfig, TransformerConfig
 from fairseq_casrnn.models.sentence_parts import BatchNorm, Classifier, features
 
 from .sentences import EOS, LENGTHS, NAMES, PAD, RECURRENT, alone, batch, encoder, make_task
@@ -211,10 +211,11 @@ def test_both_sentences_share_the_encoder():
 
 
 def test_classifier():
-    deep = Classifier(4, 5, 2, 3, activation="tanh", batch_norm=True, dropout=0.5)
+    options = {"mlp_activation": "tanh", "mlp_batch_norm": True, "mlp_dropout": 0.5}
+    deep = Classifier(4, 3, SentenceConfig(mlp_size=5, mlp_layers=2, **options))
     hidden = ["Linear", "BatchNorm", "Tanh", "Dropout"]
     assert [type(part).__name__ for part in deep] == ["Dropout", *hidden, *hidden, "Linear"]
-    linear = Classifier(4, 5, 0, 3, activation="relu", batch_norm=False, dropout=0)
+    linear = Classifier(4, 3, SentenceConfig(mlp_layers=0, mlp_dropout=0.0))
     assert [type(part).__name__ for part in linear] == ["Dropout", "Linear"]
 
 
