@@ -44,9 +44,26 @@ class SentenceClassifier(SentenceModel):
     sizes = ("num_filters", "mlp_size", "encoder_attention_heads", "encoder_ffn_embed_dim")
     dropouts = ("mlp_dropout", "mlp_dropout_in")
 
-    def __init__(self, encoder: SentenceEncoder, features: str, classifier: Classifier):
+    def __init__(
+        self,
+        cfg: SentenceConfig,
+        task: FairseqTask,
+        embed: nn.Embedding,
+        backbone: Backbone,
+        char_cnn: None = None,
+    ):
         super().__init__()
-        self.encoder, self.features, self.classifier = encoder, features, classifier
+        self.features = choose_features(cfg.features, task.pairs)
+        with named_as_options(["pooling"]):
+            self.encoder = SentenceEncoder(
+                embed,
+                backbone,
+                cfg.pooling,
+                dropout_option(cfg, "encoder_dropout_in"),
+                **boundaries(cfg, task.source_dictionary),
+            )
+        size = FEATURES[self.features] * self.encoder.output_size
+        self.classifier = Classifier(size, len(task.classes), cfg)
 
     @classmethod
     def check_options(cls, cfg: SentenceConfig, task: FairseqTask) -> None:
@@ -59,29 +76,6 @@ class SentenceClassifier(SentenceModel):
         if not hasattr(task, "pairs"):
             raise UserError("sentence encoders need --task sentence_classification")
         choose_features(cfg.features, task.pairs)
-
-    @classmethod
-    def assemble(
-        cls,
-        cfg: SentenceConfig,
-        task: FairseqTask,
-        embed: nn.Embedding,
-        backbone: Backbone,
-        char_cnn: None = None,
-    ) -> SentenceClassifier:
-        """A model of these parts. Raises UserError for options that do not fit the data."""
-        kind = choose_features(cfg.features, task.pairs)
-        with named_as_options(["pooling"]):
-            encoder = SentenceEncoder(
-                embed,
-                backbone,
-                cfg.pooling,
-                dropout_option(cfg, "encoder_dropout_in"),
-                **boundaries(cfg, task.source_dictionary),
-            )
-        size = FEATURES[kind] * encoder.output_size
-        classifier = Classifier(size, len(task.classes), cfg)
-        return cls(encoder, kind, classifier)
 
     def forward(
         self, src_tokens: Tensor, pair_tokens: Tensor | None = None, **unused: Any

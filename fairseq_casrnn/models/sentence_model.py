@@ -41,7 +41,7 @@ class SentenceModel(PicklableModel, BaseFairseqModel):
     - ``hub``: the :class:`.Hub` for use from Python
     - ``check_options(cfg, task)``
     - ``build_backbone(cfg, size)``: the encoder's backbone for inputs of that size
-    - ``assemble(cfg, task, embed, backbone, char_cnn)``: the model
+    - ``__init__(cfg, task, embed, backbone, char_cnn)``, which makes the rest
 
     Attributes:
         suffix, title: of the models' names, and of their docstrings.
@@ -53,7 +53,6 @@ class SentenceModel(PicklableModel, BaseFairseqModel):
     hub: type[Hub]
     build_backbone: Callable
     check_options: Callable
-    assemble: Callable
     sizes: tuple[str, ...] = ()
     dropouts: tuple[str, ...] = ()
 
@@ -78,7 +77,7 @@ class SentenceModel(PicklableModel, BaseFairseqModel):
             cfg.encoder_embed_range,
         )
         backbone = cls.build_backbone(cfg, cfg.encoder_embed_dim + char_features)
-        return cls.assemble(cfg, task, embed, backbone, char_cnn)
+        return cls(cfg, task, embed, backbone, char_cnn)
 
     @classmethod
     def build_char_cnn(

@@ -50,11 +50,22 @@ class Tagger(SentenceModel):
     sizes = ("char_embed_dim",)
     dropouts = ("tagger_dropout",)
 
-    def __init__(self, encoder: WordEncoder, classes: int, crf: bool = True, dropout: float = 0.0):
+    def __init__(
+        self,
+        cfg: TaggerConfig,
+        task: FairseqTask,
+        embed: nn.Embedding,
+        backbone: Backbone,
+        char_cnn: CharCNN | None = None,
+    ):
         super().__init__()
-        self.encoder, self.dropout = encoder, Dropout(dropout, module_name="Tagger")
-        self.output = nn.Linear(encoder.output_size, classes)
-        self.crf = TagCRF(classes) if crf else None
+        begin = None if getattr(cfg, "no_boundaries", True) else task.source_dictionary.bos()
+        dropout_in = dropout_option(cfg, "encoder_dropout_in")
+        self.encoder = WordEncoder(embed, backbone, char_cnn, dropout_in, begin)
+        self.dropout = Dropout(cfg.tagger_dropout, module_name="Tagger")
+        classes = len(task.classes)
+        self.output = nn.Linear(self.encoder.output_size, classes)
+        self.crf = TagCRF(classes) if cfg.tagger_output == "crf" else None
 
     @classmethod
     def check_options(cls, cfg: TaggerConfig, task: FairseqTask) -> None:
@@ -84,21 +95,6 @@ class Tagger(SentenceModel):
         )
         task.use_characters()
         return char_cnn, cfg.char_filters
-
-    @classmethod
-    def assemble(
-        cls,
-        cfg: TaggerConfig,
-        task: FairseqTask,
-        embed: nn.Embedding,
-        backbone: Backbone,
-        char_cnn: CharCNN | None = None,
-    ) -> Tagger:
-        """A model of these parts."""
-        begin = None if getattr(cfg, "no_boundaries", True) else task.source_dictionary.bos()
-        dropout_in = dropout_option(cfg, "encoder_dropout_in")
-        encoder = WordEncoder(embed, backbone, char_cnn, dropout_in, begin)
-        return cls(encoder, len(task.classes), cfg.tagger_output == "crf", cfg.tagger_dropout)
 
     def forward(
         self, src_tokens: Tensor, spelling: Tensor | None = None, target: Tensor | None = None
