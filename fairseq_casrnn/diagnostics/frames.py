@@ -12,7 +12,7 @@ Sentence = Callable[[Any], str | None]
 Rules = tuple[tuple[type | tuple[type, ...], Sentence], ...]
 
 GENERATE = "fairseq_cli.generate._main"
-"""A function for :func:`frame_local`."""
+"""The function of ``fairseq-generate``, for :func:`frame_local`."""
 
 OURS = ("fairseq", "fairseq_cli", "fairseq_casrnn")
 """Packages whose errors are explained."""
