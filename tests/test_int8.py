@@ -80,13 +80,12 @@ def test_products_are_those_of_integers(rows, inner, columns, order, threads):
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        y, table = products.linear(x, weight, bias), products.log_probs(x, weight, bias)
+        y = products.linear(x, weight, bias)
     finally:
         torch.set_num_threads(before)
     expected = product(x, weight) + bias.double()
     close = EXACT | {"atol": 2e-6 * inner}
     assert_close([y.double()], [expected], close)
-    assert_close([table.double()], [expected.log_softmax(-1)], close)
     assert_close([products.linear(x[:, None], weight)[:, 0]], [y - bias], close)
 
 

@@ -2,15 +2,14 @@
 
 #include "beam.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <mutex>
 #include <vector>
 
-#include "log_probs.h"
 #include "tensors.h"
 
 namespace casrnn {
@@ -25,6 +24,24 @@ struct Candidate {
 };
 
 constexpr int64_t kWidth = Vec<float>::size(), kBlock = 4 * kWidth;
+
+// What log softmax subtracts from each element of a row: first the largest, then the logarithm of
+// the sum, for their own sum would be rounded to the precision of the larger one. The second is NaN
+// if there is NaN or +inf.
+struct Normaliser {
+  float top, rest;
+};
+
+Normaliser normaliser(const float* x, int64_t size) {
+  const float top = largest(x, size);
+  Vec<float> powers(0.0f);
+  int64_t i = 0;
+  for (; i + kWidth <= size; i += kWidth)
+    powers = powers + exp_of_negative(Vec<float>::loadu(x + i) - Vec<float>(top));
+  double total = sum(powers);
+  for (; i < size; ++i) total += std::exp(x[i] - top);
+  return {top, float(std::log(total))};
+}
 
 // How a row's elements become sums of log-probabilities. Increasing, also as it is rounded.
 struct Sum {
@@ -117,26 +134,6 @@ struct Found {
 };
 
 }  // namespace
-
-std::tuple<at::Tensor, at::Tensor> best_sums(const at::Tensor& lprobs, const at::Tensor& scores,
-                                             int64_t count) {
-  const int64_t batch = lprobs.size(0), rows = lprobs.size(1), size = lprobs.size(2);
-  check("scores", scores, {batch, rows});
-  TORCH_CHECK(lprobs.is_contiguous() && scores.is_contiguous(), "lprobs or scores are not dense");
-  TORCH_CHECK(0 < count && count <= rows * size, "there are not ", count, " continuations");
-  const Found found(batch, count, lprobs.options());
-  const float *x = lprobs.const_data_ptr<float>(), *s = scores.const_data_ptr<float>();
-  at::parallel_for(0, batch, 1, [&](int64_t begin, int64_t end) {
-    Best best(count);
-    for (int64_t b = begin; b < end; ++b) {
-      best.clear();
-      for (int64_t r = 0; r < rows; ++r)
-        best.offer_row(x + (b * rows + r) * size, size, r, {{0, 0}, s[b * rows + r]});
-      found.write(b, best);
-    }
-  });
-  return {found.values, found.indices};
-}
 
 std::tuple<at::Tensor, at::Tensor> best_next(const Factor& vocabulary, const at::Tensor& x,
                                              const at::Tensor& bias, const at::Tensor& scores,

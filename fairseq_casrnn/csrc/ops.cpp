@@ -13,7 +13,6 @@
 #include "beam.h"
 #include "cross_entropy.h"
 #include "guard.h"
-#include "log_probs.h"
 #include "loop.h"
 #include "multiply.h"
 #include "routed.h"
@@ -159,10 +158,6 @@ Tensor mm(const Tensor& a, const Tensor& b, const Maybe& bias) {
 // y += a · b.
 void add_mm_(const Tensor& y, const Tensor& a, const Tensor& b) { multiply(y, a, b, {}, {}, true); }
 
-Tensor run_log_probs(const Tensor& x, const Tensor& weight, const Maybe& bias) {
-  return log_probs(x, weight.t(), dense(bias));
-}
-
 std::tuple<Tensor, Tensor> run_window_concat(const Tensor& h, int64_t window, IntArrayRef counts) {
   return window_concat(h, window, counts.vec());
 }
@@ -251,9 +246,6 @@ TORCH_LIBRARY(fairseq_casrnn, m) {
       "cross_entropy(Tensor x, Tensor weight, Tensor? bias, Tensor target, float smoothing, int "
       "pad, "
       "bool[3] wants) -> (Tensor loss, Tensor plain, Tensor dx, Tensor d_weight, Tensor d_bias)");
-  define<&run_log_probs>(m, "log_probs(Tensor x, Tensor weight, Tensor? bias) -> Tensor");
-  define<&best_sums>(
-      m, "best_sums(Tensor lprobs, Tensor scores, int count) -> (Tensor values, Tensor indices)");
   define<&run_window_concat>(
       m, "window_concat(Tensor h, int window, int[] counts) -> (Tensor around, Tensor total)");
   define<&run_window_concat_backward>(m,

@@ -13,7 +13,7 @@ from ..layers import RecurrentStack
 from ..recurrence.cross_entropy import can_fuse, cross_entropy
 from ..recurrence.inputs import LossSpec
 from ..recurrence.next_words import NextWords
-from ..recurrence.products import linear, log_probs, next_words
+from ..recurrence.products import linear, next_words
 from .config import dropout_option
 
 
@@ -86,8 +86,8 @@ class VocabularyHead:
     def linear_vocabulary(self) -> tuple[Tensor, Tensor | None] | None:
         """:attr:`vocabulary` if the logits are features · weight + bias and nothing else.
 
-        Only then can :meth:`loss`, :meth:`log_probs` and :meth:`next_words` do without a table of
-        logits; where it is None, fairseq uses :meth:`output_layer`.
+        Only then can :meth:`loss` and :meth:`next_words` do without a table of logits; where it is
+        None, fairseq uses :meth:`output_layer`.
         """
         return self.vocabulary if self.adaptive_softmax is None else None
 
@@ -113,17 +113,6 @@ class VocabularyHead:
         assert self.linear_vocabulary is not None  # see can_fuse_loss
         weight, bias = self.linear_vocabulary
         return cross_entropy(features, weight, bias, loss_spec, self.rnn.engine)
-
-    def log_probs(self, features: Tensor) -> Tensor | None:
-        """Log-probabilities ``(N, V)`` of features ``(N, out_embed_dim)``, in one pass.
-
-        Returns:
-            None if this output layer needs :meth:`output_layer` and :meth:`get_normalized_probs`
-            instead.
-        """
-        if (vocabulary := self.linear_vocabulary) is None:
-            return None
-        return log_probs(features, *vocabulary, engine=self.rnn.engine)
 
     def next_words(self, rows: int, steps: int) -> NextWords | None:
         """Search for the best next words of up to ``rows`` hypotheses; None if not supported."""

@@ -13,7 +13,6 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from fairseq_casrnn.patches.next_tokens import last_features
 from fairseq_casrnn.recurrence.next_words import NextWords
 
 Candidates = tuple[Tensor, Tensor, Tensor | None]
@@ -79,7 +78,7 @@ class OnePassFinder:
         generator = self.table.generator
         if t == self.table.longest:
             return self.table.find(t, batch, tokens, encoded, states, scores)
-        x, attention, _ = last_features(generator.model, tokens, encoded, states)
+        x, attention = last_features(generator.model, tokens, encoded, states)
         x, beam = x[:, -1], generator.beam_size
         if scores is None:
             x, scores = x[::beam], x.new_zeros(batch)
@@ -87,6 +86,19 @@ class OnePassFinder:
         # As in BeamSearch.step; the padding is never a candidate.
         count = min(2 * beam, scores.size(1) * generator.vocab_size - 1)
         return *self.pick.best(x, scores, count, penalties(generator, t)), attention
+
+
+def last_features(ensemble, tokens, encoder_outs, incremental_states):
+    """Run a step of the single model of ``ensemble`` up to the output layer.
+
+    Returns:
+        Features ``(B*K, 1, C)``, attention ``(B*K, S)`` or None.
+    """
+    features, extra = ensemble.single_model.decoder.extract_features(
+        tokens, encoder_out=encoder_outs[0], incremental_state=incremental_states[0]
+    )
+    attention = None if extra["attn"] is None else extra["attn"][0][:, -1]
+    return features, attention
 
 
 def penalties(generator, step: int) -> dict[int, float]:

@@ -25,6 +25,21 @@ def no_repeat_ngram(original, self, tokens, lprobs, bsz, beam_size, step):
     return lprobs
 
 
+def step_with_batch_positions(
+    original, self, step, lprobs, scores, prev=None, original_batch_idxs=None
+):
+    """``DiverseBeamSearch.step`` with positions in the batch.
+
+    fairseq 0.12.3 passes the sentences' indices in the data set.
+    """
+    if original_batch_idxs is not None:
+        if step == 0:
+            self.first_batch_idxs = original_batch_idxs
+        same = original_batch_idxs.unsqueeze(1) == self.first_batch_idxs
+        original_batch_idxs = same.long().argmax(1)
+    return original(self, step, lprobs, scores, prev, original_batch_idxs)
+
+
 def check_tokens_evaluated(results, *args, **kwargs):
     """Raise UserError if no token was evaluated; fairseq reports a perplexity of 1."""
     if not torch.is_tensor(results["loss"]):

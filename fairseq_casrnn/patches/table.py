@@ -223,7 +223,7 @@ fairseq.ngram_repeat_block.NGramRepeatBlock._no_repeat_ngram
     fix around patches.generation.no_repeat_ngram
         make --no-repeat-ngram-size work on the CPU; fairseq compares padding, not the last words
 fairseq.search.DiverseBeamSearch.step
-    fix around patches.beam_search.step_with_batch_positions in programs
+    fix around patches.generation.step_with_batch_positions in programs
         --diverse-beam-groups: identify sentences by position in the batch, not in the data set
 fairseq_cli.eval_lm.eval_lm
     safety after patches.generation.check_tokens_evaluated in eval_lm
@@ -238,12 +238,6 @@ copyreg.dispatch_table
 fairseq.sequence_generator.SequenceGenerator._generate
     speed around patches.beam_loop.generate
         search with a third of the operations, and a single GPU synchronisation, per step
-fairseq.search.BeamSearch.step
-    speed around patches.beam_search.step in programs
-        select the candidates of beam search in one pass over the scores
-fairseq.sequence_generator.EnsembleModel.forward_decoder
-    speed around patches.next_tokens.forward_decoder in programs
-        compute the log-probabilities of the next tokens in one pass
 fairseq.optim.fp16_optimizer._FP16OptimizerMixin._sync_fp16_grads_to_fp32
     speed around patches.half_precision.sync_fp16_grads_to_fp32
         --fp16: convert all gradients to float32 in one launch, not one by one

@@ -105,7 +105,3 @@ class Engine:
     ) -> NextWords | None:
         """Search for the best next words of a beam search, without gradients; None if it cannot."""
         return None
-
-    def supports_best_sums(self, lprobs: Tensor, scores: Tensor) -> str | None:
-        """Whether it picks beam search's candidates in one pass."""
-        return "it has torch's topk"

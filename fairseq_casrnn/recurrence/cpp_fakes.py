@@ -12,7 +12,7 @@ from torch import Tensor
 
 def register() -> None:
     """Register them, after the extension has defined the operators."""
-    for function in (layer_forward, routed_layer, mm, best_sums, window_concat):
+    for function in (layer_forward, routed_layer, mm, window_concat):
         torch.library.register_fake(f"fairseq_casrnn::{function.__name__}", function)
 
 
@@ -52,12 +52,6 @@ def routed_layer(  # names and order are the schema's
 def mm(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
     """``(M, N)``."""
     return a.new_empty(a.size(0), b.size(1))
-
-
-def best_sums(lprobs: Tensor, scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """``(B, count)`` each."""
-    values = lprobs.new_empty(lprobs.size(0), count)
-    return values, torch.empty_like(values, dtype=torch.int64)
 
 
 def window_concat(h: Tensor, window: int, counts: list[int]) -> tuple[Tensor, Tensor]:

@@ -202,15 +202,6 @@ class Cpp(Eager):
             return None
         return PackedNextWords(weight, bias, rows, steps)
 
-    def supports_best_sums(self, lprobs: Tensor, scores: Tensor) -> str | None:
-        if not readable(lprobs, scores) or wants_gradient(lprobs, scores):
-            return UNREADABLE
-        if not lprobs.is_contiguous() or {lprobs.device.type, scores.device.type} != {"cpu"}:
-            return "the tables are not dense, or not on the CPU"
-        if not lprobs.dtype == scores.dtype == torch.float32:
-            return "the tables are not in float32"
-        return None
-
 
 def is_traced(*tensors: Tensor | None) -> bool:
     """Whether torch.compile or torch.export can trace the registered operators on these tensors.

@@ -69,23 +69,6 @@ def linear(
     return y.view(*x.shape[:-1], -1)
 
 
-def log_probs(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, engine: str | None = None
-) -> Tensor | None:
-    """Log-probabilities ``(N, O)`` of x ``(N, I)``: :func:`linear` and log softmax in one pass.
-
-    Returns:
-        The table; None if gradients are enabled or the compiled extension does not support these
-        tensors.
-    """
-    if torch.is_grad_enabled() or x.dtype != torch.float32:
-        return None
-    if not is_compiled(engine, x, weight, bias):
-        return None
-    table: Tensor = OPS.log_probs(x, weight, bias)
-    return table
-
-
 def next_words(
     weight: Tensor, bias: Tensor | None, rows: int, steps: int, engine: str | None = None
 ) -> NextWords | None:

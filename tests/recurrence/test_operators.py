@@ -38,7 +38,6 @@ FUNCTIONAL = {
         )
     ],
     "mm": [(rand(3, 4), rand(4, 5), None), (rand(3, 4), rand(5, 4).t(), rand(5))],
-    "best_sums": [(rand(2, 3, 9).float(), rand(2, 3).float(), 4)],
     "window_concat": [(rand(N, H), 1, ROWS)],
 }
 GATES = rand(T * B, 4 * H), rand(4 * H, H), rand(B, H), rand(B, H), None, None, None
@@ -61,7 +60,6 @@ WITHOUT_FAKES = {
     "cross_entropy": [
         (rand(6, 4), rand(9, 4), rand(9), torch.arange(6), 0.1, 1, [True] * 3),
     ],
-    "log_probs": [(rand(6, 4).float(), rand(9, 4).float(), None)],
     "window_concat_backward": [(rand(N, 3 * H), rand(B, H), 1, ROWS)],
     "mix_words_backward": [(WORDS[0], *WORDS[2:], *[rand(N, H)] * 3, ROWS)],
     "gather_words_backward": [(rand(N, H), rand(N, H), rand(B, 1, H), rand(B, 1, H), ROWS)],
