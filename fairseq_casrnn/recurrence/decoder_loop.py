@@ -31,7 +31,7 @@ from .reference import at_step
 
 @dataclass
 class Buffers:
-    """Inputs and state of the loop; shapes as in :class:`.attention.DecoderInputs`, lists by layer.
+    """Inputs and state of the loop; shapes as in :class:`.decoder.DecoderInputs`, lists by layer.
 
     Attributes:
         weight_ih, attention: those of the bottom layer without the embedding's columns.
@@ -179,7 +179,7 @@ def run(d: DecoderInputs, loops: Loops) -> tuple[Tensor, Tensor]:
 
 
 class Constants(NamedTuple):
-    """Inputs of the loop that have no gradient; see :class:`.attention.DecoderInputs`."""
+    """Inputs of the loop that have no gradient; see :class:`.decoder.DecoderInputs`."""
 
     mask: Tensor | None
     drop_layers: Tensor | None
@@ -194,7 +194,7 @@ class Inputs(NamedTuple):
         gx: ``(T, B, ih_blocks*H)``, the bottom layer's product with the embeddings.
         routed: ``(T, B, S)``, the same for its routing, or None.
 
-    The rest is that of :class:`.attention.DecoderInputs`.
+    The rest is that of :class:`.decoder.DecoderInputs`.
     """
 
     gx: Tensor

@@ -138,7 +138,7 @@ def decoder_jobs(
     """The kernels that train a decoder with attention and input feeding.
 
     Args:
-        layers: as of :class:`.attention.DecoderInputs`.
+        layers: as of :class:`..decoder.DecoderInputs`.
         embed_dim: E.
         weight_out: ``(H, H)``, W_oh.
         dropped: whether there is dropout between layers, and on the output.

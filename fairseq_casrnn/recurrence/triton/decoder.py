@@ -1,4 +1,4 @@
-"""The decoder loop of :mod:`.attention` on a GPU: engine ``triton``.
+"""The decoder loop of :mod:`..decoder` on a GPU: engine ``triton``.
 
 Forward and backward are one cooperative launch each (:mod:`.kernels.decoder`). What can be computed
 for all steps at once is computed here: products with the embeddings before, gradients of weights
@@ -48,7 +48,7 @@ def why_not(d: DecoderInputs) -> str | None:
 
 
 def run(d: DecoderInputs) -> tuple[Tensor, Tensor]:
-    """As :func:`.attention.run_reference`."""
+    """As :func:`..decoder.run_reference`."""
     tensors = flatten_layers(d.layers)
     constants = Constants(d.mask, d.drop_layers, d.drop_out, d.temperature)
     given = d.embedded, d.h0, d.c0, d.keys, d.values, d.weight_out

@@ -1,6 +1,6 @@
 """Buffers, arguments and launches of the decoder's loops on engine ``triton``.
 
-Shapes as in :class:`.attention.DecoderInputs`: T steps, B rows, H units, L layers.
+Shapes as in :class:`..decoder.DecoderInputs`: T steps, B rows, H units, L layers.
 """
 
 from __future__ import annotations

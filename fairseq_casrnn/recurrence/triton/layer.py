@@ -1,4 +1,4 @@
-"""Engine ``triton``: the loop of :mod:`.eager` on a GPU.
+"""Engine ``triton``: the loop of :mod:`..eager` on a GPU.
 
 The product with the input is computed for all steps at once before the loop, the gradients of the
 weights after it. The loop is one launch (:mod:`.kernels.sequences`); in float64, for a single step,
