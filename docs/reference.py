@@ -19,6 +19,7 @@ import yaml
 import fairseq_casrnn
 from fairseq_casrnn.cells import FAMILIES
 from fairseq_casrnn.console.program import Parser
+from fairseq_casrnn.patches.table import TABLE
 
 DOCS = Path(__file__).resolve().parent
 EXAMPLES = DOCS.parent / "examples"
@@ -231,9 +232,18 @@ def cell_options() -> list[str]:
     return rows
 
 
+def patches() -> list[str]:
+    """The table of changes to fairseq."""
+    rows = ["| what is changed | kind | where | name | what for |", "|---|---|---|---|---|"]
+    for p in TABLE:
+        changed, where = f"`{p.target}`", p.where or "all"
+        rows.append(f"| {changed} | `{p.kind}` | {where} | `{p.name}` | {cell(p.why)} |")
+    return rows
+
+
 PAGES = {"commands.md": commands, "all-options.md": all_options}
-TABLES = {"cells": cells, "cell-options": cell_options}
-WITH_TABLES = ["translation.md", "options.md", "../README.md"]
+TABLES = {"cells": cells, "cell-options": cell_options, "patches": patches}
+WITH_TABLES = ["translation.md", "options.md", "patches.md", "../README.md"]
 
 
 def with_tables(text: str) -> str:

@@ -177,7 +177,7 @@ class Cpp(Eager):
         return PackedWordOps(x, lengths)
 
     def supports_products(self, first: Tensor, *others: Tensor | None) -> str | None:
-        if first.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
+        if first.device.type != "cpu" or autocast("cpu"):
             return "it runs on the CPU, without autocast"
         return None if readable(first, *others) else UNREADABLE
 

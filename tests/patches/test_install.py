@@ -13,7 +13,7 @@ import pytest
 from fairseq_casrnn import cli
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.patches import install
-from fairseq_casrnn.patches.patch import KINDS, Patch, columns
+from fairseq_casrnn.patches.patch import KINDS, Patch
 from fairseq_casrnn.patches.table import TABLE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -292,12 +292,6 @@ def test_the_log_tells_what_is_left_out(monkeypatch, caplog):
     said = [r.getMessage() for r in caplog.records if "left out" in r.getMessage()]
     count = sum(patch.kind in ("feature", "speed") for patch in TABLE)
     assert said == [f"left out by CASRNN_PATCHES: feature, speed ({count} of {len(TABLE)} changes)"]
-
-
-def test_documented():
-    """docs/patches.md has what ``casrnn patches`` prints."""
-    text = (ROOT / "docs" / "patches.md").read_text("utf-8")
-    assert f"```\n{columns(TABLE)}\n```\n" in text
 
 
 @pytest.mark.full
