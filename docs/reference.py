@@ -11,6 +11,7 @@ import argparse
 import dataclasses
 import importlib
 import re
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -71,14 +72,20 @@ def described(parser: argparse.ArgumentParser, action: argparse.Action) -> tuple
     return names or f"`{action.metavar or action.dest}`", text
 
 
+def described_options(parser: argparse.ArgumentParser) -> dict[str, str]:
+    """The arguments of ``parser``, and their help."""
+    return {
+        names: cell(text)
+        for action in parser._actions
+        if "--help" not in action.option_strings and action.help != argparse.SUPPRESS
+        for names, text in [described(parser, action)]
+    }
+
+
 def table(parser: argparse.ArgumentParser) -> list[str]:
     """The arguments of ``parser``, one a row."""
-    rows = ["| argument | meaning |", "|---|---|"]
-    for action in parser._actions:
-        if "--help" not in action.option_strings and action.help != argparse.SUPPRESS:
-            names, text = described(parser, action)
-            rows.append(f"| {names} | {cell(text)} |")
-    return rows if len(rows) > 2 else ["No options."]
+    rows = [f"| {names} | {text} |" for names, text in described_options(parser).items()]
+    return ["| argument | meaning |", "|---|---|", *rows] if rows else ["No options."]
 
 
 def readers() -> Iterable[tuple[str, argparse.ArgumentParser]]:
@@ -127,9 +134,27 @@ def commands() -> str:
         lines.append(f"| `{option}` | {cell(text)} |")
     lines.append("| `--dry-run` | print the commands instead of running them |")
     lines += ["", "The recipe's `parts` name `--OPTION`; in the Dyck recipe it is `--m`."]
-    lines += ["", "## Options of prepare", "", "The reader of each corpus has its own options."]
-    for recipes, parser in readers():
-        lines += ["", f"### {recipes}", "", f"{parser.description}", "", *table(parser)]
+    parsers = dict(readers())
+    options_by_reader = {name: described_options(parser) for name, parser in parsers.items()}
+    owners = Counter(row for found in options_by_reader.values() for row in found.items())
+    common = {row for row, count in owners.items() if count > len(parsers) // 3}
+    lines += [
+        "",
+        "## Options of prepare",
+        "",
+        "The readers of most corpora have these options:",
+        "",
+    ]
+    lines += merged(
+        {
+            name: {k: t for k, t in o.items() if (k, t) in common}
+            for name, o in options_by_reader.items()
+        }
+    )
+    for name, parser in parsers.items():
+        own = [f"| {o} | {t} |" for o, t in options_by_reader[name].items() if (o, t) not in common]
+        lines += ["", f"### {name}", "", f"{parser.description}", ""]
+        lines += ["| argument | meaning |", "|---|---|", *own] if own else ["No other options."]
     return "\n".join(lines) + "\n"
 
 
@@ -147,15 +172,15 @@ def options_of(cls) -> dict[str, str]:
     return found
 
 
-def option_rows(classes: dict[str, type]) -> list[str]:
-    """The options of several classes in one table, which says what not all of them have."""
+def merged(options: dict[str, dict[str, str]]) -> list[str]:
+    """The options of several owners in one table, which says what not all of them have."""
     rows: dict[tuple[str, str], list[str]] = {}
-    for name, cls in classes.items():
-        for option, text in options_of(cls).items():
+    for name, found in options.items():
+        for option, text in found.items():
             rows.setdefault((option, text), []).append(name)
     lines = ["| option | meaning |", "|---|---|"]
     for (option, text), owners in rows.items():
-        others = [name for name in classes if name not in owners]
+        others = [name for name in options if name not in owners]
         if others:
             short = others if len(others) < len(owners) else owners
             names = ", ".join(f"`{name}`" for name in short)
@@ -198,7 +223,8 @@ def all_options() -> str:
             if name.endswith(ending) and not any(name.endswith(other) for other in others)
         }
         names = ", ".join(f"`{name}`" for name in chosen)
-        lines += ["", f"## {role}", "", f"Models: {names}.", "", *option_rows(chosen)]
+        rows = merged({name: options_of(cls) for name, cls in chosen.items()})
+        lines += ["", f"## {role}", "", f"Models: {names}.", "", *rows]
     kinds = {
         "Tasks": ("--task", TASK_REGISTRY),
         "Criterions": ("--criterion", CRITERION_REGISTRY),
@@ -207,7 +233,7 @@ def all_options() -> str:
     for title, (option, registry) in kinds.items():
         lines += ["", f"## {title}"]
         for name, cls in own(registry).items():
-            lines += ["", f"### {option} {name}", "", *option_rows({name: cls})]
+            lines += ["", f"### {option} {name}", "", *merged({name: options_of(cls)})]
     return "\n".join(lines) + "\n"
 
 
