@@ -132,7 +132,7 @@ def read_results(
     Warns if results were measured with different settings.
 
     Args:
-        paths: files written by ``evaluate.sh``.
+        paths: ``results.jsonl`` of evaluations.
         metric: name of the score: ``bleu``, ``accuracy``, ``test``, …
         subset: only read lines of this split.
         settings: only read lines with these values, such as ``checkpoint="best"``.
@@ -147,8 +147,8 @@ def read_results(
     if not runs:
         chosen = "".join(f", {key} {value}" for key, value in settings.items() if value is not None)
         raise UserError(
-            f"{', '.join(map(str, paths))}: no result with subset {subset}{chosen}; run "
-            "evaluate.sh for it first"
+            f"{', '.join(map(str, paths))}: no result with subset {subset}{chosen}; "
+            "evaluate the runs so first"
         )
     warn_of_mixed_settings([entry for found in runs.values() for entry in found.values()])
     return {
@@ -163,7 +163,7 @@ def read_runs(path: Path, numbers: Sequence[str], subset: str = "test", **settin
     Results of unfinished trainings are skipped, with a warning if a run has no other result.
 
     Args:
-        path: file written by ``evaluate.sh``.
+        path: ``results.jsonl`` of evaluations.
         numbers: keys of finite numbers; every line needs the first, the others are optional.
         subset: only read lines of this split.
         settings: only read lines with these values.
@@ -176,7 +176,7 @@ def read_runs(path: Path, numbers: Sequence[str], subset: str = "test", **settin
     unfinished = set()
     lines = read_lines(path, may_be_blank=True)
     if not any(line.strip() for line in lines):
-        raise UserError(f"{path} has no results; run evaluate.sh first")
+        raise UserError(f"{path} has no results; evaluate the runs first")
     for number, line in enumerate(lines, start=1):
         where = f"{path}, line {number}"
         try:
@@ -269,7 +269,7 @@ def main(argv: list[str] | None = None) -> int:
         prog="python -m fairseq_casrnn.evaluation.significance",
         description="Print mean ± deviation over seeds, and a one-tailed paired t-test.",
     )
-    parser.add_argument("results", nargs="+", type=Path, help="results.jsonl from evaluate.sh")
+    parser.add_argument("results", nargs="+", type=Path, help="results.jsonl of evaluations")
     parser.add_argument("--baseline", help="architecture to compare with")
     parser.add_argument(
         "--metric",

@@ -41,7 +41,7 @@ def table_of_sets(out: Path, subset: str = "test", average: bool = True) -> list
             }
     if not rows:
         raise UserError(
-            f"{out} holds no SET/{RESULTS} with results of {subset}; run evaluate.sh first"
+            f"{out} holds no SET/{RESULTS} with results of {subset}; evaluate the runs first"
         )
     models = sorted({arch for row in rows.values() for arch in row})
     if average:
@@ -83,7 +83,7 @@ def table_of_depths(out: Path, checkpoint: str | None = None) -> list[str]:
     results = read_results([out / RESULTS], "bleu", checkpoint=checkpoint)
     depths = {int(found[2]) for arch in results if (found := ARCHITECTURE.fullmatch(arch))}
     if not depths:
-        raise UserError(f"{out / RESULTS} has no result of CELL_btec_DEPTH; run evaluate.sh first")
+        raise UserError(f"{out / RESULTS} has no result of CELL_btec_DEPTH; evaluate runs first")
     rows = []
     for depth in sorted(depths):
         scores = [results.get(f"{name}_btec_{depth}") for name in CELLS.values()]

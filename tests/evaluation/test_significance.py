@@ -185,7 +185,7 @@ def test_an_empty_file(tmp_path):
     for content in ("", "\n"):
         path = results(tmp_path)
         path.write_text(content)
-        with pytest.raises(UserError, match=r"results\.jsonl has no results; run evaluate\.sh"):
+        with pytest.raises(UserError, match=r"results\.jsonl has no results; evaluate the runs"):
             significance.read_results([path], "bleu")
 
 

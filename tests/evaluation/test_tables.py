@@ -76,7 +76,7 @@ def test_interrupted_runs_stay_out(tmp_path, capsys):
     ("content", "message"),
     [
         (None, "holds no SET/results.jsonl"),
-        ("", "books/results.jsonl has no results; run evaluate.sh first"),
+        ("", "books/results.jsonl has no results; evaluate the runs first"),
         ("nonsense\n", "line 1 is not a result in JSON"),
         ("[1]\n", "line 1 is not a result in JSON"),
         ('{"arch": "cnn"}\n', "line 1 has no 'seed'; it has "),

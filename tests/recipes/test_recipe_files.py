@@ -317,6 +317,15 @@ def test_the_folds_of_a_table_with_vectors_have_all_words(tmp_path, capsys):
     assert train[train.index("--encoder-embed-dim") + 1] == "2"
 
 
+def test_table_evaluates_the_checkpoint_and_split_of_the_recipe(tmp_path, capsys):
+    own = "checkpoint: last:3\nsubset: valid\nvariants: {small: {arch: cnn_sentence_encoder}}"
+    options = ["--data", "DATA", "--out", "OUT", "--dry-run"]
+    assert cli.main(["run", "table", str(write(tmp_path, HEAD + own)), *options]) == 0
+    _, evaluate, _ = map(shlex.split, capsys.readouterr().out.splitlines())
+    assert evaluate[evaluate.index("--checkpoint") + 1] == "last:3"
+    assert evaluate[evaluate.index("--subset") + 1] == "valid"
+
+
 @pytest.mark.parametrize("option", ["train", "all", "vectors"])
 def test_vectors_of_words_that_the_data_leave_out(option, tmp_path, capfd):
     path = tmp_path / "some.vec"
