@@ -161,7 +161,7 @@ def parse(step: Step, recipe: Recipe, argv: Sequence[str]) -> StepOptions:
         found, others = parser.parse_args(own), []
     if "--" in argv and not step.program:
         raise UserError("this step accepts no options after --; see --help")
-    values = {"checkpoint": recipe.checkpoint, "subset": recipe.subset}
+    values: dict[str, Any] = {"checkpoint": recipe.checkpoint, "subset": recipe.subset}
     values |= {name: value for name, value in vars(found).items() if value is not None}
     values |= {name: listed(values[name]) for name in LISTS if name in values}
     values.pop("program", None)  # of every parser
