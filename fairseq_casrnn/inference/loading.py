@@ -108,7 +108,7 @@ def _build(read: Checkpoint, data: str | os.PathLike | None, **options: str):
     from fairseq_casrnn import kinds
     from fairseq_casrnn.data.dictionaries import check_digest
     from fairseq_casrnn.diagnostics.explain import explained
-    from fairseq_casrnn.models.hub import build_model
+    from fairseq_casrnn.models.hub import build_model, check_weights_finite
 
     if data is not None and not Path(data).is_dir():
         raise UserError(f"{data} is not a folder; give the data-bin that the model was trained on")
@@ -118,7 +118,7 @@ def _build(read: Checkpoint, data: str | os.PathLike | None, **options: str):
             check_digest(
                 read.state["extra_state"].get("words"), task.source_dictionary, cfg.task.data
             )
-    check_finite(model, read.name)
+    check_weights_finite(model, read.name)
     return model.eval(), cfg, task
 
 
@@ -170,11 +170,14 @@ def load_hub(kind: str, path: Source, data: str | os.PathLike | None = None, **o
 
     with captured_log(), explained():
         read = read_checkpoint(path, kind)
+        from fairseq_casrnn.models.hub import check_weights_finite
         from fairseq_casrnn.models.sentence_hub import SentenceHub
         from fairseq_casrnn.models.tagger_hub import TaggerHub
 
-        hub = {CLASSIFIER: SentenceHub, TAGGER: TaggerHub}[kind]
-        return on_device(hub.of_checkpoint(read.file, read.state, data, **options))
+        hub_class = {CLASSIFIER: SentenceHub, TAGGER: TaggerHub}[kind]
+        hub = hub_class.of_checkpoint(read.file, read.state, data, **options)
+        check_weights_finite(hub.model, read.name)
+        return on_device(hub)
 
 
 def on_device(model):
@@ -182,13 +185,3 @@ def on_device(model):
     import torch
 
     return model.to("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def check_finite(model, path: str | os.PathLike) -> None:
-    """Raise UserError if weights of ``model``, from the checkpoint ``path``, are not finite."""
-    for name, weight in model.state_dict().items():
-        if weight.is_floating_point() and not weight.isfinite().all():
-            raise UserError(
-                f"checkpoint {path} has weights in {name} that are not finite (NaN or infinite): "
-                "its training diverged, or it is damaged; use another checkpoint"
-            )

@@ -57,8 +57,11 @@ class Hub(nn.Module):
         with explained():
             file = find_checkpoint(unpacked(path), checkpoint_file)
             state = load_checkpoint_to_cpu(str(file))
-            check_kind(state.get("cfg"), cls.kind, path if is_packed(path) else file)
-            return cls.of_checkpoint(file, state, data, **overrides)
+            name = path if is_packed(path) else file
+            check_kind(state.get("cfg"), cls.kind, name)
+            hub = cls.of_checkpoint(file, state, data, **overrides)
+            check_weights_finite(hub.model, name)
+            return hub
 
     @classmethod
     def of_checkpoint(
@@ -141,7 +144,17 @@ def build_model(
     return model, cfg, task
 
 
-def check_finite(rows: torch.Tensor) -> None:
+def check_weights_finite(model: nn.Module, path: str | os.PathLike) -> None:
+    """Raise UserError if weights of ``model``, from the checkpoint ``path``, are not finite."""
+    for name, weight in model.state_dict().items():
+        if weight.is_floating_point() and not weight.isfinite().all():
+            raise UserError(
+                f"checkpoint {path} has weights in {name} that are not finite (NaN or infinite): "
+                "its training diverged, or it is damaged; use another checkpoint"
+            )
+
+
+def check_outputs_finite(rows: torch.Tensor) -> None:
     """Raise UserError for outputs that are not finite."""
     if not rows.isfinite().all():
         raise UserError(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..errors import UserError
 from ..kinds import CLASSIFIER
-from .hub import Hub, as_list, check_finite
+from .hub import Hub, as_list, check_outputs_finite
 
 
 class Prediction(NamedTuple):
@@ -112,7 +112,7 @@ class SentenceHub(Hub):
             order += indices
             outputs.append(function(batch["net_input"]))
         rows = torch.cat(outputs)
-        check_finite(rows)
+        check_outputs_finite(rows)
         result = torch.empty_like(rows)
         result[torch.as_tensor(order, device=rows.device)] = rows
         return result

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..data.spans import spans
 from ..errors import UserError
 from ..kinds import TAGGER
-from .hub import Hub, as_list, check_finite
+from .hub import Hub, as_list, check_outputs_finite
 
 # What the Penn Treebank's quotation marks may stand for: NLTK also opens with two apostrophes.
 QUOTES = {"``": ('"', "“", "„", "''"), "''": ('"', "”", "“")}
@@ -181,7 +181,7 @@ class TaggerHub(Hub):
         """Yields (indices, best tags, emissions, lengths) of each batch."""
         for indices, batch in self.batches(dataset, batch_size):
             emissions, _ = self.model(**batch["net_input"])
-            check_finite(emissions)
+            check_outputs_finite(emissions)
             lengths = batch["lengths"].to(emissions.device)
             best = self.model.best(emissions, lengths, self.task.constraints)
             yield indices, best, emissions, lengths

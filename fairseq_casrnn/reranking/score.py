@@ -21,7 +21,7 @@ from fairseq_casrnn.data.symbols import escape_line
 from fairseq_casrnn.data.text import decode_lines, read_bytes
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable
-from fairseq_casrnn.inference.loading import check_finite, checkpoint_file
+from fairseq_casrnn.inference.loading import checkpoint_file
 from fairseq_casrnn.reranking.nbest import NBest, header_line, join_subwords, read_nbest
 
 CHUNK = 2000  # hypotheses whose scores are written together
@@ -93,6 +93,7 @@ def load_translation(paths: Sequence[str], data: Path):
 
     import fairseq_casrnn
     from fairseq_casrnn.diagnostics.explain import explained
+    from fairseq_casrnn.models.hub import check_weights_finite
 
     fairseq_casrnn.register()
     with explained():
@@ -100,7 +101,7 @@ def load_translation(paths: Sequence[str], data: Path):
             list(paths), arg_overrides={"data": str(data)}
         )
     for path, model in zip(paths, models, strict=True):
-        check_finite(model, path)
+        check_weights_finite(model, path)
     return models, task
 
 

@@ -180,10 +180,12 @@ def test_a_model_that_has_diverged(trained, capsys, tmp_path, monkeypatch):
     state = torch.load(trained / "checkpoint_best.pt", weights_only=False)
     state["model"]["encoder.embed_tokens.weight"].fill_(float("nan"))
     torch.save(state, tmp_path / "model.pt")
-    error = predict(
-        capsys, "--path", tmp_path / "model.pt", stdin=b"a\n", monkeypatch=monkeypatch, status=2
-    )
-    assert error.startswith("error: the model's outputs are not finite")
+    path = tmp_path / "model.pt"
+    error = predict(capsys, "--path", path, stdin=b"a\n", monkeypatch=monkeypatch, status=2)
+    expected = f"checkpoint {path} has weights in encoder.embed_tokens.weight that are not finite"
+    assert error.startswith(f"error: {expected}")
+    with pytest.raises(UserError, match=r"weights in encoder\.embed_tokens\.weight"):
+        MODEL_REGISTRY["cas_lstm_sentence_encoder"].from_pretrained(str(path))
 
 
 def test_a_terminal_is_answered_line_by_line(trained, capsys, monkeypatch):
