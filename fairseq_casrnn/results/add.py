@@ -129,7 +129,7 @@ def row_of(content: dict, table: Table, args: argparse.Namespace, folder: Path) 
         "settings": variables_of(content, table) | settings_of(args.setting),
         "seed": content.get("seed"),
         "metrics": metrics_of(content, evaluation, table, folder),
-        "paired": paired(content, table, args.baseline, folder),
+        "paired": paired(content, evaluation, table, args.baseline, folder),
         "curves": curves_of(content, table),
         "reduced": args.reduced,
         "vectors": vectors_of(content.get("training", "")),
@@ -254,12 +254,13 @@ def curves_of(content: dict, table: Table) -> dict[str, dict[str, float]]:
 
 
 def paired(
-    content: dict, table: Table, baseline: Path | None, folder: Path
+    content: dict, evaluation: dict, table: Table, baseline: Path | None, folder: Path
 ) -> dict[str, dict[str, object]]:
     """The paired test against the run of the table's baseline, where both have predictions.
 
     Raises:
-        UserError: ``baseline`` is not such a run, or was evaluated on other sentences.
+        UserError: ``baseline`` is not such a run, or was evaluated on other sentences; or the
+            predictions of one of them are of another checkpoint than ``evaluation``.
     """
     if not table.baseline or content.get("system") == table.baseline:
         return {}
@@ -271,7 +272,22 @@ def paired(
     found = compare_with_baseline(folder, other, table.subset, table.compare)
     if baseline and not found:
         raise UserError(f"{folder} and {baseline} have no predictions in common; evaluate both")
-    return {table.baseline: {"test": found.test, "p": round(found.p, 5)}} if found else {}
+    if found is None:
+        return {}
+    for run in (folder, other):
+        check_predicted_by(run, table.subset, evaluation.get("checkpoint"))
+    return {table.baseline: {"test": found.test, "p": round(found.p, 5)}}
+
+
+def check_predicted_by(run: Path, subset: str, checkpoint: str | None) -> None:
+    """Raise UserError if the predictions of a run, its last evaluation's, are of another one."""
+    evaluations = record.read(run).get("evaluations", [])
+    last = [one for one in evaluations if one.get("subset", "test") == subset][-1:]
+    if last and last[0].get("checkpoint") != checkpoint:
+        raise UserError(
+            f"the predictions for {subset} in {run} are of checkpoint {last[0].get('checkpoint')}, "
+            f"which was evaluated last; evaluate {checkpoint} again"
+        )
 
 
 def variables_of(content: dict, table: Table) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """``casrnn results add``: what becomes of a run, and which runs are refused."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,24 @@ def test_runs_are_compared_on_their_sentences(project, capsys):
     assert add(pear, "--baseline", other, "--setting", "units=300") == 2
     assert "have no predictions in common; evaluate both" in capsys.readouterr().err
     assert len(project.rows()) == 4
+
+
+@pytest.mark.parametrize("system", ["plum", "pear"])
+def test_predictions_of_another_checkpoint_are_not_compared(project, capsys, system):
+    """The file of predictions has those of the last evaluation."""
+    folders = {name: project.run(name) for name in ("plum", "pear")}
+    for folder in folders.values():
+        predictions(folder, *"aabb")
+    path = Path(folders[system], "run.json")
+    content = json.loads(path.read_text())
+    best = content["evaluations"][0]
+    ema = best | {"checkpoint": "ema", "accuracy": 60.0}
+    path.write_text(json.dumps(content | {"evaluations": [best, ema]}))
+    assert add(folders["pear"], "--checkpoint", "best") == 2
+    expected = f"the predictions for test in {folders[system]} are of checkpoint ema, which was"
+    assert expected in capsys.readouterr().err
+    path.write_text(json.dumps(content | {"evaluations": [ema, best]}))
+    assert add(folders["pear"], "--checkpoint", "best") == 0
 
 
 @pytest.mark.parametrize(
