@@ -1,7 +1,6 @@
-"""What the tests of cells, engines and layers share: the matrix they run over, sizes, tolerances.
-
-The matrix is read from the package's own registries, so that a cell added to ``cells.FAMILIES`` or
-an engine added to ``recurrence.ENGINES`` is tested without a change here.
+"""Shared by the tests of cells, engines and layers: the parameter matrix, sizes and tolerances. The
+matrix is read from the package's registries, so that a cell added to ``cells.FAMILIES`` or an
+engine added to ``recurrence.ENGINES`` is tested without a change here.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from cells.specification import SETTINGS
 
 from fairseq_casrnn import cells, layers, recurrence
 
-# Rounding of double precision through a few steps and layers.
+# Rounding errors of double precision after a few steps and layers.
 DOUBLE = {"rtol": 1e-10, "atol": 1e-10}
-# The same in single precision; gradients are sums over steps and sequences.
+# Likewise in single precision, whose gradients are sums over steps and sequences.
 SINGLE = {"rtol": 1e-4, "atol": 1e-5}
-# A rounding to the few bits of the dtype at each product and output.
+# Each product and output is rounded to the few bits of the dtype.
 HALVES = {
     torch.bfloat16: {"rtol": 0.03, "atol": 0.03},
     torch.float16: {"rtol": 0.004, "atol": 0.004},
@@ -29,7 +28,7 @@ HALVES = {
 
 @contextlib.contextmanager
 def three_threads():
-    """As many for torch's products and the compiled engine."""
+    """Give torch and the compiled engine three threads each."""
     threads = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
@@ -38,10 +37,10 @@ def three_threads():
         torch.set_num_threads(threads)
 
 
-T, B, I, H, L = 5, 3, 7, 4, 2  # no two alike, so that no axis can stand for another
+T, B, I, H, L = 5, 3, 7, 4, 2  # all different, so that swapped axes are noticed
 LENGTHS = [3, 5, 1]  # neither sorted nor reversed
 
-# With triton in its interpreter, which tests/recurrence/test_triton.py starts.
+# Includes triton where it runs in its interpreter (see tests/recurrence/test_triton.py).
 ENGINES = tuple(recurrence.installed())
 
 needs_triton = pytest.mark.skipif(
@@ -65,28 +64,30 @@ class Case:
 
     @property
     def is_compiled(self) -> bool:
-        """Whether its cells have kernels; one without runs in PyTorch operations everywhere."""
+        """Whether the family has compiled kernels; other cells run in PyTorch operations
+        everywhere.
+        """
         return bool(cells.FAMILIES[self.name].kernels)
 
     @property
     def directions(self):
-        """The values of ``bidirectional`` that the family has."""
+        """The values of ``bidirectional`` that the family supports."""
         return (False, True) if self.reads_lower_cell else (False, True, "interleaved")
 
     def layer(self, input_size=I, hidden_size=H, num_layers=L, **kwargs):
-        """The family's layer as it is built: with its own initial values."""
+        """Return the family's layer with its usual initial values."""
         options = SimpleNamespace(**self.options)
         return layers.build(
             self.name, input_size, hidden_size, num_layers, options=options, **kwargs
         )
 
     def random(self, *sizes, seed=0, dtype=torch.float64, **kwargs):
-        """The layer with every parameter, peepholes and biases too, set to random values."""
+        """Return the layer with random values for all parameters, biases and peepholes included."""
         return randomize(self.layer(*sizes, **kwargs).to(dtype), seed)
 
 
 CASES = [Case(name, options) for name in cells.FAMILIES for options in SETTINGS.get(name, [{}])]
-# One of each family, for what does not depend on the options.
+# One case per family, for tests that do not depend on the options.
 FAMILIES = list({case.name: case for case in reversed(CASES)}.values())[::-1]
 
 COMPILED_CASES = [case for case in CASES if case.is_compiled]
@@ -96,12 +97,16 @@ every_case = pytest.mark.parametrize("case", CASES, ids=str)
 every_family = pytest.mark.parametrize("case", FAMILIES, ids=str)
 every_compiled_case = pytest.mark.parametrize("case", COMPILED_CASES, ids=str)
 every_compiled_family = pytest.mark.parametrize("case", COMPILED_FAMILIES, ids=str)
-every_way = pytest.mark.parametrize(
-    ("case", "way"),
-    [pytest.param(case, way, id=f"{case}-{way}") for case in FAMILIES for way in case.directions],
+every_direction = pytest.mark.parametrize(
+    ("case", "bidirectional"),
+    [
+        pytest.param(case, bidirectional, id=f"{case}-{bidirectional}")
+        for case in FAMILIES
+        for bidirectional in case.directions
+    ],
 )
 every_engine = pytest.mark.parametrize("engine", ENGINES)
-# For what is compared with the reference engine.
+# For tests that compare an engine with ``reference``.
 every_other = pytest.mark.parametrize("engine", [name for name in ENGINES if name != "reference"])
 
 
@@ -115,13 +120,13 @@ def randomize(module, seed=0):
 
 
 def rand(*shape, seed=0, dtype=torch.float64):
-    """Normal numbers from their own generator."""
+    """Normal random numbers from a generator with its own seed."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
 
 
 def side_input(cell, tensor):
-    """``tensor`` as the keyword argument that ``cell`` reads it by, where it reads one."""
+    """Return ``tensor`` as the keyword argument ``lower_c`` or ``mixture`` of ``cell``."""
     return {"lower_c" if cell.lower_cell else "mixture": tensor}
 
 
@@ -134,31 +139,36 @@ def rand_state(layer, batch=B, seed=1):
 
 
 def as_tuple(state):
-    """A state as a tuple, of one or two tensors."""
+    """Return a state as a tuple of one or two tensors."""
     return state if isinstance(state, tuple) else (state,)
 
 
 def flat(result):
-    """``output, state`` of a layer as a flat tuple: output, h_n and, where there is one, c_n."""
+    """Return the result of a layer as a flat tuple: output, h_n and, if the cell has one, c_n."""
     output, state = result
     return (output, *as_tuple(state))
 
 
 def weighted(tensors, seed=3):
-    """A scalar in which every element of ``tensors`` has its own random weight."""
+    """Return the sum of all elements of ``tensors``, each with a random weight."""
     return sum((t * rand(*t.shape, seed=seed + i).to(t)).sum() for i, t in enumerate(tensors))
 
 
 def gradients(scalar, tensors):
-    """Gradients of ``scalar``, zero where it does not depend on a tensor."""
+    """Return the gradients of ``scalar``: zeros for tensors that it does not depend on."""
     tensors = list(tensors)
     grads = torch.autograd.grad(scalar, tensors, allow_unused=True)
     return [torch.zeros_like(t) if g is None else g for t, g in zip(tensors, grads, strict=True)]
 
 
 def assert_close(actual, expected, tolerance=DOUBLE, names=None):
-    """Element by element within ``tolerance``; NaN and different shapes or dtypes are errors."""
+    """Compare element by element; NaNs and differing shapes or dtypes are errors, too."""
     pairs = zip(actual, expected, strict=True)
     for i, (a, e) in enumerate(pairs):
         label = i if names is None else names[i]
         torch.testing.assert_close(a, e, **tolerance, msg=lambda m, n=label: f"{n}: {m}")
+
+
+def table_rows(text):
+    """Return the cells of each line of the Markdown tables in ``text``."""
+    return [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]

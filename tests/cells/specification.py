@@ -1,8 +1,7 @@
-"""What every cell must compute and have, written for a reader and without the package.
-
-The equations are those of one step of one sequence, gate by gate. ``P`` holds a layer's parameters
-by their public names; x is (I,), h and c are (H,); ``below`` is the cell state of the
-layer below at the same time.
+"""The equations, parameters and initial biases of all cells, written independently of the package.
+Each function computes one step of one sequence, gate by gate. ``p`` gives a layer's parameters by
+their public names; x has shape (I,), h and c have shape (H,), and ``below`` is the cell state of
+the layer below at the same step.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from torch import sigmoid, tanh
 
 
 class Layer:
-    """Layer ``k`` of one direction: parameters by name, gate blocks by number."""
+    """Gives parameters of layer ``k`` of one direction by name, and gate blocks by number."""
 
     def __init__(self, P, k, suffix, size):
         self.P, self.tail, self.H, self.k = P, f"_l{k}{suffix}", size, k
@@ -87,7 +86,7 @@ def dg_lstm(p, x, h, c, below, o):
 
 def second_order_lstm(p, x, h, c, below, o):
     count = o.get("num_cells", 2)
-    if "chosen" in o:  # by token
+    if "chosen" in o:  # routing by token
         alpha = [float(s == o["chosen"]) for s in range(count)]
     elif o["training"]:
         score = [(p["attention"][s] @ x / o.get("temperature", 1.0)).exp() for s in range(count)]
@@ -114,7 +113,7 @@ EQUATIONS = {
     "second_order_lstm": second_order_lstm,
 }
 
-# Settings of the options with which a cell computes something else; without a line, the defaults.
+# The settings of options to test; cells without an entry are tested with the defaults.
 SETTINGS = {
     "cas_lstm": [{"lam": lam} for lam in (0.5, 0.0, 0.25, 1.0, "trainable", None)],
     "second_order_lstm": [
@@ -124,7 +123,8 @@ SETTINGS = {
     ],
 }
 
-# Per cell and setting, for layer 0 and for those above: the blocks of weight_ih and of weight_hh,
+# Per cell and setting, for layer 0 and for the layers above: the number of gate blocks in
+# weight_ih and in weight_hh,
 # and the shapes of further parameters. "H" is the hidden size, "I" that of the layer's input.
 PEEPHOLES, DEPTH = {"peephole": (3, "H")}, {"depth_peephole": (2, "H")}
 PARAMETERS = [
@@ -141,8 +141,8 @@ PARAMETERS = [
     ("second_order_lstm", {"num_cells": 3}, *[(12, 12, {"attention": (3, "I")})] * 2),
 ]
 
-# The blocks whose bias starts at 1, at layer 0 and above: gates that look left or down start open.
-# Where they depend on an option, a function of the options.
+# The gate blocks whose bias starts at 1, in layer 0 and above: forget gates and vertical gates.
+# If they depend on the options, this is a function of the options.
 FORGET = ([1], [1])
 OPEN_GATES = {
     "stacked_lstm": FORGET,

@@ -1,4 +1,4 @@
-"""Answers known by hand: a gate shut or open turns one cell into another, or into a number."""
+"""Known results: an open or closed gate turns one cell into another, or gives a known number."""
 
 import math
 
@@ -32,18 +32,16 @@ from fairseq_casrnn.layers import (
     SecondOrderLSTM,
 )
 
-SHUT, OPEN = -1e4, 1e4  # σ of these is 0 and 1 in double precision
-
-ways = pytest.mark.parametrize("way", [False, True])
+CLOSED, OPEN = -1e4, 1e4  # their sigmoids are 0 and 1 in double precision
 
 
 def block(parameter, n):
-    """Gate block n of a weight or bias."""
+    """Return gate block n of a weight or bias."""
     return parameter[n * H : (n + 1) * H]
 
 
 def set_gate(layer, n, value, layers=None):
-    """Hold gate n at σ(value), whatever its inputs, in the given layers and all directions."""
+    """Fix gate n at σ(value) for all inputs, in the given layers and all directions."""
     with torch.no_grad():
         for k in range(layer.num_layers) if layers is None else layers:
             for suffix in layer.suffixes:
@@ -54,7 +52,7 @@ def set_gate(layer, n, value, layers=None):
 
 
 def as_lstm(layer):
-    """A stacked LSTM with the first four blocks of every parameter of ``layer``."""
+    """Return a stacked LSTM with the first four blocks of each parameter of ``layer``."""
     plain = LSTM(
         I, H, layer.num_layers, bidirectional=layer.bidirectional, engine="reference"
     ).double()
@@ -64,7 +62,7 @@ def as_lstm(layer):
 
 
 def assert_is_lstm(layer):
-    """Outputs and gradients of x and of the state are those of the LSTM within the layer."""
+    """Outputs and gradients of x and of the state equal those of the LSTM within the layer."""
     plain = as_lstm(layer)
     results = []
     for module in (layer, plain):
@@ -80,40 +78,74 @@ def assert_is_not_lstm(layer):
     assert not torch.allclose(layer(x, state)[0], as_lstm(layer)(x, state)[0], atol=1e-3)
 
 
-@every_engine
-@ways
-@pytest.mark.parametrize("kind", [CASLSTM, HighwayLSTM, LSTM])
-def test_one_layer_is_an_lstm(kind, way, engine):
-    assert_is_lstm(randomize(kind(I, H, num_layers=1, bidirectional=way, engine=engine).double()))
+def close_vertical_gate(layer):
+    set_gate(layer, 4, CLOSED, layers=[1, 2])
 
 
-@every_engine
-@ways
-def test_cas_with_lam_zero_is_an_lstm(way, engine):
-    layer = randomize(CASLSTM(I, H, 3, lam=0, bidirectional=way, engine=engine).double())
-    assert_is_lstm(layer)
-
-
-@every_engine
-@ways
-def test_cas_with_its_vertical_gate_shut_is_an_lstm(way, engine):
-    layer = randomize(CASLSTM(I, H, 3, lam=None, bidirectional=way, engine=engine).double())
-    assert_is_not_lstm(layer)
-    set_gate(layer, 4, SHUT, layers=[1, 2])
-    assert_is_lstm(layer)
-
-
-@every_engine
-def test_cas_with_trainable_lam_far_down_is_an_lstm(engine):
-    layer = randomize(CASLSTM(I, H, 2, lam="trainable", engine=engine).double())
+def lower_lam_logit(layer):
     with torch.no_grad():
-        layer.lam_logit_l1.fill_(SHUT)
-    assert_is_lstm(layer)
+        for name, parameter in layer.named_parameters():
+            if name.startswith("lam_logit"):
+                parameter.fill_(CLOSED)
+
+
+def set_depth_gate(layer, value=CLOSED):
+    """Fix gate d, which has no block in weight_hh, at σ(value) above the bottom layer."""
+    with torch.no_grad():
+        for k in range(1, layer.num_layers):
+            for suffix in layer.suffixes:
+                block(getattr(layer, f"weight_ih_l{k}{suffix}"), 4).zero_()
+                block(getattr(layer, f"bias_l{k}{suffix}"), 4).fill_(value)
+                getattr(layer, f"depth_peephole_l{k}{suffix}").zero_()
+
+
+def zero_peepholes(layer):
+    with torch.no_grad():
+        for name, parameter in layer.named_parameters():
+            if name.startswith("peephole"):
+                parameter.zero_()
+
+
+def equalize_cells(layer):
+    with torch.no_grad():
+        for name, parameter in layer.named_parameters():
+            if not name.startswith("attention"):
+                parameter.copy_(torch.cat([parameter[: 4 * H]] * layer.options.num_cells))
+
+
+# Layers, and the change of parameters that turns each into a plain LSTM.
+LSTM_LIMITS = {
+    "cas-one-layer": (CASLSTM, 1, {}, []),
+    "highway-one-layer": (HighwayLSTM, 1, {}, []),
+    "dg-one-layer": (DGLSTM, 1, {}, [zero_peepholes]),
+    "cas-lam-0": (CASLSTM, 3, {"lam": 0}, []),
+    "cas-vertical-gate": (CASLSTM, 3, {"lam": None}, [close_vertical_gate]),
+    "cas-trainable-lam": (CASLSTM, 3, {"lam": "trainable"}, [lower_lam_logit]),
+    "highway-depth-gate": (HighwayLSTM, 3, {}, [set_depth_gate]),
+    "dg-depth-gate": (DGLSTM, 3, {}, [zero_peepholes, set_depth_gate]),
+    "second-order-one-cell": (SecondOrderLSTM, 3, {"num_cells": 1}, []),
+    "second-order-equal-cells": (SecondOrderLSTM, 2, {"num_cells": 3}, [equalize_cells]),
+}
+
+
+@every_engine
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("limit", LSTM_LIMITS)
+def test_becomes_an_lstm(limit, bidirectional, engine):
+    kind, depth, options, changes = LSTM_LIMITS[limit]
+    layer = randomize(
+        kind(I, H, depth, bidirectional=bidirectional, engine=engine, **options).double()
+    )
+    for change in changes:
+        assert_is_not_lstm(layer)
+        change(layer)
+    for training in (True, False):
+        assert_is_lstm(layer.train(training))
 
 
 @every_engine
 @pytest.mark.parametrize(("logit", "lam"), [(0.0, 0.5), (math.log(3), 0.75), (-math.log(3), 0.25)])
-def test_trainable_lam_is_the_logistic_of_its_logit(logit, lam, engine):
+def test_trainable_lam_is_the_sigmoid_of_its_logit(logit, lam, engine):
     trained = randomize(CASLSTM(I, H, 3, lam="trainable", engine=engine).double())
     fixed = randomize(CASLSTM(I, H, 3, lam=lam, engine=engine).double())
     with torch.no_grad():
@@ -126,7 +158,7 @@ def test_trainable_lam_is_the_logistic_of_its_logit(logit, lam, engine):
 
 @every_engine
 def test_cas_with_lam_one_drops_the_past_cell(engine):
-    """No element of the upper layer's initial cell reaches anything; with λ < 1 every one does."""
+    """With λ = 1 the upper layer's initial cell affects nothing; with λ < 1 every element does."""
     for lam, drops in ((1, True), (0.5, False)):
         layer = randomize(CASLSTM(I, H, 2, lam=lam, engine=engine).double())
         h_0, c_0 = rand_state(layer)
@@ -137,48 +169,8 @@ def test_cas_with_lam_one_drops_the_past_cell(engine):
 
 
 @every_engine
-@ways
-def test_highway_with_its_depth_gate_shut_is_an_lstm(way, engine):
-    layer = randomize(HighwayLSTM(I, H, 3, bidirectional=way, engine=engine).double())
-    assert_is_not_lstm(layer)
-    set_depth_gate(layer, SHUT)
-    assert_is_lstm(layer)
-
-
-@every_engine
-@ways
-def test_dg_without_peepholes_and_with_its_depth_gate_shut_is_an_lstm(way, engine):
-    layer = randomize(DGLSTM(I, H, 3, bidirectional=way, engine=engine).double())
-    with torch.no_grad():
-        for name, parameter in layer.named_parameters():
-            if name.startswith("peephole"):
-                parameter.zero_()
-    assert_is_not_lstm(layer)
-    set_depth_gate(layer, SHUT)
-    assert_is_lstm(layer)
-
-
-@every_engine
-def test_one_dg_layer_without_peepholes_is_an_lstm(engine):
-    layer = randomize(DGLSTM(I, H, 1, engine=engine).double())
-    assert_is_not_lstm(layer)
-    torch.nn.init.zeros_(layer.peephole_l0)
-    assert_is_lstm(layer)
-
-
-def set_depth_gate(layer, value):
-    """Hold gate d, which has no block in weight_hh, at σ(value) above the bottom layer."""
-    with torch.no_grad():
-        for k in range(1, layer.num_layers):
-            for suffix in layer.suffixes:
-                block(getattr(layer, f"weight_ih_l{k}{suffix}"), 4).zero_()
-                block(getattr(layer, f"bias_l{k}{suffix}"), 4).fill_(value)
-                getattr(layer, f"depth_peephole_l{k}{suffix}").zero_()
-
-
-@every_engine
-def test_highway_and_dg_agree_without_peepholes_on_i_f_o(engine):
-    """They differ by those peepholes alone (and by where they were published)."""
+def test_highway_and_dg_agree_without_peepholes(engine):
+    """These peepholes are the only difference between the two cells."""
     dg = randomize(DGLSTM(I, H, 3, engine=engine).double())
     for k in range(3):
         torch.nn.init.zeros_(getattr(dg, f"peephole_l{k}"))
@@ -191,27 +183,8 @@ def test_highway_and_dg_agree_without_peepholes_on_i_f_o(engine):
 
 
 @every_engine
-@pytest.mark.parametrize("training", [True, False])
-def test_one_second_order_cell_is_an_lstm(engine, training):
-    layer = SecondOrderLSTM(I, H, 3, num_cells=1, bidirectional=True, engine=engine).double()
-    assert_is_lstm(randomize(layer).train(training))
-
-
-@every_engine
-@pytest.mark.parametrize("training", [True, False])
-def test_equal_second_order_cells_are_an_lstm(engine, training):
-    """However the attention divides itself."""
-    layer = randomize(SecondOrderLSTM(I, H, 2, num_cells=3, engine=engine).double())
-    with torch.no_grad():
-        for name, parameter in layer.named_parameters():
-            if not name.startswith("attention"):
-                parameter.copy_(torch.cat([parameter[: 4 * H]] * 3))
-    assert_is_lstm(layer.train(training))
-
-
-@every_engine
-def test_even_attention_is_the_mean_of_the_cells(engine):
-    """V = 0: after one step h and c are the means of S LSTMs."""
+def test_uniform_attention_is_the_mean_of_the_cells(engine):
+    """With V = 0, h and c after one step are the means of S LSTMs."""
     layer = randomize(SecondOrderLSTM(I, H, 1, num_cells=3, engine=engine).double())
     torch.nn.init.zeros_(layer.attention_l0)
     x, state = rand(1, B, I), rand_state(layer)
@@ -227,7 +200,7 @@ def test_even_attention_is_the_mean_of_the_cells(engine):
 
 @every_engine
 def test_normalized_gates_take_a_mean(engine):
-    """c is a weighted mean of g and c₋: what both agree on stays, exactly."""
+    """c is a weighted mean of g and the past c, so if both are 1, it stays exactly 1."""
     layer = randomize(NormalizedLSTM(I, H, engine=engine).double())
     set_gate(layer, 2, OPEN)  # g = 1
     ones = torch.ones(1, B, H, dtype=torch.float64)
@@ -236,10 +209,10 @@ def test_normalized_gates_take_a_mean(engine):
 
 
 @every_engine
-def test_normalized_gates_can_never_shut(engine):
-    """σ before the softmax: with i = 0 and f = 1 the weights are 1 : e, not 0 : 1."""
+def test_normalized_gates_never_close(engine):
+    """The softmax is over σ(i) and σ(f): with i = 0 and f = 1 the weights are 1 : e, not 0 : 1."""
     layer = randomize(NormalizedLSTM(I, H, engine=engine).double())
-    set_gate(layer, 0, SHUT)
+    set_gate(layer, 0, CLOSED)
     set_gate(layer, 1, OPEN)
     set_gate(layer, 2, 0.0)  # g = 0
     c_0 = rand(1, B, H)
@@ -258,10 +231,10 @@ def test_gru_with_its_update_gate_open_keeps_its_state(engine):
 
 @every_engine
 def test_gru_reset_gate_multiplies_the_inner_bias(engine):
-    """With r shut neither U_n h nor bias_n reaches the candidate (Cho's GRU keeps the bias)."""
+    """With r = 0 neither U_n h nor bias_n reaches the candidate (Cho's GRU keeps the bias)."""
     layer = randomize(GRU(I, H, engine=engine).double())
-    set_gate(layer, 0, SHUT)
-    set_gate(layer, 1, SHUT)  # z = 0: h is the candidate
+    set_gate(layer, 0, CLOSED)
+    set_gate(layer, 1, CLOSED)  # z = 0, so h is the candidate
     x = rand(T, B, I)
     w_ih, _, bias, _ = layer.layer_parameters(0)
     output, _ = layer(x, rand_state(layer))
@@ -270,18 +243,18 @@ def test_gru_reset_gate_multiplies_the_inner_bias(engine):
 
 @every_engine
 @pytest.mark.parametrize("kind", [LSTM, CASLSTM, HighwayLSTM, DGLSTM])
-def test_forget_gate_open_and_input_gate_shut_keep_the_bottom_cell(kind, engine):
+def test_open_forget_gate_and_closed_input_gate_keep_the_cell(kind, engine):
     layer = randomize(kind(I, H, num_layers=1, engine=engine).double())
-    set_gate(layer, 0, SHUT)
+    set_gate(layer, 0, CLOSED)
     set_gate(layer, 1, OPEN)
     h_0, c_0 = rand_state(layer)
     _, (_, c_n) = layer(rand(T, B, I), (h_0, c_0))
     assert_close([c_n], [c_0])
 
 
-# One unit, all weights 0: g = tanh(1), every other gate σ(0) = ½; state and lower cell as given.
-STEPS = [
-    # name, options, c of layer 1 from c₋ = 2, g = tanh 1, and c' = ½g + ½·4 of layer 0 (c₋ = 4)
+# One unit, all weights 0: g = tanh(1), and every other gate is σ(0) = ½.
+ONE_STEP = [
+    # name, options, and the c of layer 1, whose past c is 2; the lower c is ½g + ½·4.
     ("stacked_lstm", {}, lambda g, lower: g / 2 + 1),
     ("cas_lstm", {"lam": 0.5}, lambda g, lower: g / 2 + 0.5 * 1 + 0.5 * lower / 2),
     ("cas_lstm", {"lam": 0.25}, lambda g, lower: g / 2 + 0.75 * 1 + 0.25 * lower / 2),
@@ -297,7 +270,7 @@ STEPS = [
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize(("name", "options", "expected"), STEPS)
+@pytest.mark.parametrize(("name", "options", "expected"), ONE_STEP)
 def test_one_step_by_hand(name, options, expected, engine):
     layer = Case(name, options).layer(1, 1, 2, engine=engine).double()
     with torch.no_grad():

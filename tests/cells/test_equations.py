@@ -1,4 +1,4 @@
-"""Every cell on every engine computes its paper's equations, and their gradients."""
+"""Each cell computes its paper's equations and their gradients, on every engine."""
 
 import pytest
 import torch
@@ -24,7 +24,9 @@ from helpers import (
 from cells.unrolled import run_batch
 
 DIRECTIONS = [
-    pytest.param(case, way, id=f"{case}-{way}") for case in CASES for way in case.directions
+    pytest.param(case, bidirectional, id=f"{case}-{bidirectional}")
+    for case in CASES
+    for bidirectional in case.directions
 ]
 
 
@@ -61,12 +63,12 @@ def check(case, layer, tolerance, lengths=LENGTHS):
     return dict(zip(names, ours_grads, strict=True))
 
 
-@pytest.mark.parametrize(("case", "way"), DIRECTIONS)
+@pytest.mark.parametrize(("case", "bidirectional"), DIRECTIONS)
 @every_engine
-def test_outputs_and_gradients_in_double_precision(case, way, engine):
-    layer = case.random(I, H, 3, bidirectional=way, engine=engine)
+def test_outputs_and_gradients_in_double_precision(case, bidirectional, engine):
+    layer = case.random(I, H, 3, bidirectional=bidirectional, engine=engine)
     grads = check(case, layer, DOUBLE)
-    # The loss leaves nothing out: each parameter takes part, but for the choice among one cell.
+    # The loss depends on every parameter, except for the attention over a single cell.
     idle = {name for name, grad in grads.items() if not grad.any()}
     assert all(case.options.get("num_cells") == 1 and "attention" in name for name in idle), idle
 
@@ -88,5 +90,5 @@ def test_without_lengths(case, engine):
 @pytest.mark.sampled(1)
 @every_case
 @every_engine
-def test_in_eval(case, engine):
+def test_in_eval_mode(case, engine):
     check(case, case.random(engine=engine).eval(), DOUBLE)

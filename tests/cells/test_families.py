@@ -1,4 +1,4 @@
-"""The registry of cells, their options, and what a cell says of itself."""
+"""The registry of cells, their options and attributes."""
 
 import dataclasses
 from types import SimpleNamespace
@@ -33,7 +33,7 @@ from fairseq_casrnn.recurrence import decoding
 from fairseq_casrnn.recurrence.decoder import DecoderInputs, DecoderLayer
 
 
-def test_the_families_of_the_papers_are_there():
+def test_every_layer_class_has_a_family():
     assert set(layers.LAYERS) <= set(FAMILIES)
     assert {layer.__name__ for layer in layers.LAYERS.values()} <= set(layers.__all__)
 
@@ -63,7 +63,7 @@ OPTIONS = [
     ("name", "option"), [p for p in OPTIONS if p.values[1].metadata.get("functional")]
 )
 def test_every_functional_option_is_tested(name, option):
-    """With a value other than its default."""
+    """Each functional option is tested with a value other than its default."""
     settings = specification.SETTINGS.get(name, [])
     values = {s.get(option.name, option.default) for s in settings}
     assert values - {option.default}, (
@@ -85,7 +85,7 @@ def test_every_option_has_a_default_and_a_help_text(name, option):
 
 
 @every_case
-def test_a_cell_describes_itself(case):
+def test_cell_attributes_are_consistent(case):
     for k, cell in enumerate(case.layer(num_layers=3).cells):
         assert (
             0
@@ -95,7 +95,7 @@ def test_a_cell_describes_itself(case):
         )
         assert all(0 <= n < cell.ih_blocks for n in cell.bias_one_gates)
         assert not (cell.lower_cell and k == 0), "there is no layer below the bottom one"
-        assert not (cell.lower_cell and cell.num_cells), "kernels read one of them"
+        assert not (cell.lower_cell and cell.num_cells), "kernels have one side input"
 
 
 @pytest.mark.parametrize(
@@ -122,17 +122,19 @@ def test_lam(given, expected):
 @pytest.mark.parametrize(
     "given", [-0.1, 1.1, "2", "half", "", float("nan"), float("inf"), [0.5], "nan"]
 )
-def test_lam_outside_its_range(given):
+def test_invalid_lam(given):
     with pytest.raises(
         UserError, match=r"^lam is .*; it must be a number in \[0, 1\], 'trainable' or"
     ):
         parse_lam(given)
     with pytest.raises(UserError, match=r"^lam is"):
-        layers.CASLSTM(I, H, num_layers=1, lam=given)  # where it would have no effect
+        layers.CASLSTM(
+            I, H, num_layers=1, lam=given
+        )  # refused even though one layer does not use it
 
 
 @pytest.mark.parametrize("given", [0, -1, 1.5])
-def test_number_of_cells(given):
+def test_invalid_num_cells(given):
     with pytest.raises(
         UserError, match=rf"^num_cells is {given}; it must be a whole number of at least 1"
     ):
@@ -141,14 +143,14 @@ def test_number_of_cells(given):
         layers.SecondOrderLSTM(I, H, num_cells=given)
 
 
-def test_options_may_come_as_text_of_a_command_line():
+def test_options_from_a_command_line():
     options = SimpleNamespace(lam="0.25", num_cells=3, unrelated=True)
     assert layers.build("cas_lstm", I, H, 2, options=options).cells[1].lam == 0.25
     assert layers.build("second_order_lstm", I, H, 2, options=options).cells[1].num_cells == 3
 
 
 class HalvedCell(Cell):
-    """An LSTM whose output is halved; nothing but the step, as a newcomer would begin."""
+    """An LSTM whose output is halved. It defines only ``step``, as a new cell would."""
 
     def step(self, gx, gh, h, c, **unused):
         h, c = LSTMCell().step(gx, gh, h, c)
@@ -156,8 +158,8 @@ class HalvedCell(Cell):
 
 
 @every_engine
-def test_a_new_cell_is_a_step_and_one_line_in_the_registry(monkeypatch, engine):
-    """With its gradients, on every engine."""
+def test_new_cell(monkeypatch, engine):
+    """A cell that defines only ``step`` works on every engine, with gradients."""
     monkeypatch.setitem(FAMILIES, "halved", Family(lambda k, options: HalvedCell()))
     layer = layers.build("halved", I, H, 1, engine=engine).double()
     plain = layers.LSTM(I, H, engine="reference").double()
@@ -179,7 +181,7 @@ def test_a_new_cell_is_a_step_and_one_line_in_the_registry(monkeypatch, engine):
 
 
 @every_engine
-def test_a_new_cell_in_the_decoder_with_attention(engine):
+def test_new_cell_in_the_attention_decoder(engine):
     stack = layers.build("stacked_lstm", 2 * H, H, 1).double()
     weights = stack.layer_parameters(0)[:3]
     state, source = rand(1, B, H), rand(B, 4, H)
@@ -199,8 +201,8 @@ def test_a_new_cell_in_the_decoder_with_attention(engine):
 
 @every_engine
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_a_new_cell_above_another_in_half_precision(monkeypatch, engine, dtype):
-    """The layer below may run on an engine whose c is in float32."""
+def test_new_cell_above_another_in_half_precision(monkeypatch, engine, dtype):
+    """The layer below may run on an engine that keeps c in float32."""
     made = {0: LSTMCell, 1: BelowCell}
     monkeypatch.setitem(FAMILIES, "below", Family(lambda k, options: made[k]()))
     layer = randomize(layers.build("below", I, H, 2, engine=engine)).to(dtype)
@@ -213,7 +215,7 @@ def test_a_new_cell_above_another_in_half_precision(monkeypatch, engine, dtype):
 
 
 class BelowCell(Cell):
-    """An LSTM that adds the cell of the layer below."""
+    """An LSTM that adds the cell state of the layer below."""
 
     lower_cell = True
 
@@ -223,7 +225,7 @@ class BelowCell(Cell):
 
 
 class MixedCell(Cell):
-    """Two cells, one of them that of the layer below."""
+    """A mixture of its own cell state and that of the layer below."""
 
     lower_cell, num_cells = True, 2
 
@@ -233,7 +235,7 @@ class MixedCell(Cell):
 
 
 @every_engine
-def test_a_step_may_read_the_cell_below_and_a_mixture(engine):
+def test_step_with_both_side_inputs(engine):
     gx, weight, zero = rand(T, B, 4 * H), rand(4 * H, H, seed=1), torch.zeros(B, H).double()
     lower_c, choice = rand(T, B, H, seed=2), torch.arange(T * B).view(T, B) % 2
     reads = {"lower_c": lower_c, "mixture": recurrence.HardRouting(choice, 2)}
@@ -250,8 +252,8 @@ def test_a_step_may_read_the_cell_below_and_a_mixture(engine):
         (["forward_"], "step and backward_, .*: define them as well"),
     ],
 )
-def test_versions_of_a_step_that_belong_to_different_cells_are_refused(own, inherited):
-    """Gradients would be those of the other cell."""
+def test_overriding_only_some_versions_of_the_step_is_refused(own, inherited):
+    """Otherwise the inherited backward would compute the gradients of another cell."""
     message = f"Clamped defines {' and '.join(own)} but inherits {inherited}"
     with pytest.raises(TypeError, match=message):
         type("Clamped", (LSTMCell,), {name: getattr(LSTMCell, name) for name in own})
@@ -259,8 +261,8 @@ def test_versions_of_a_step_that_belong_to_different_cells_are_refused(own, inhe
 
 
 @every_case
-def test_the_step_alone_is_the_specification(case):
-    """Cell.step, iterated by hand, is what every engine runs."""
+def test_iterated_step_equals_every_engine(case):
+    """Calling ``Cell.step`` in a loop gives what each engine computes."""
     layer = case.random(num_layers=1)
     cell, (w_ih, w_hh, bias, params) = layer.cells[0], layer.layer_parameters(0)
     x = rand(T, B, I)
@@ -277,8 +279,7 @@ def test_the_step_alone_is_the_specification(case):
         assert_close(flat(layer(x)), expected)
 
 
-def test_engine_needs_no_layer():
-    """A cell runs on an engine with nothing but tensors."""
+def test_engines_run_cells_without_a_layer():
     gx, weight, zero = rand(T, B, 4 * H), rand(4 * H, H), torch.zeros(B, H, dtype=torch.float64)
     for engine in ENGINES:
         hs, cs, h_n, c_n = recurrence.run(engine, LSTMCell(), gx.clone(), weight, zero, zero)

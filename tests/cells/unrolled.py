@@ -1,4 +1,4 @@
-"""Stacks of cells by :mod:`.specification`, one sequence and one step at a time."""
+"""Stacks of the cells in :mod:`.specification`, computed one sequence and one step at a time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .specification import EQUATIONS, Layer
 
 
 def run_layer(step, p, xs, h, c, belows, options):
-    """One layer over one sequence, left to right: lists of h and c."""
+    """Run one layer over one sequence, left to right; return the lists of h and c."""
     hs, cs = [], []
     for t, x in enumerate(xs):
         h, c = step(p, x, h, c, None if belows is None else belows[t], options)
@@ -18,12 +18,9 @@ def run_layer(step, p, xs, h, c, belows, options):
 
 
 def run_sequence(name, P, xs, state, depth, size, bidirectional=False, options=None):
-    """A stack over one sequence without padding.
-
-    ``xs`` is a list of n vectors; ``state`` is ``(h_0, c_0)``, each (L*D, H), c_0 None without
-    cells.
-
-    Returns a list of n outputs and, per layer and direction, the final (h, c).
+    """Run a stack over one sequence without padding. ``xs`` is a list of n vectors; ``state`` is
+    ``(h_0, c_0)``, each (L*D, H), where c_0 is None for cells without a cell state. Returns a list
+    of n outputs and, per layer and direction, the final (h, c).
     """
     step, options = EQUATIONS[name], options or {}
     h_0, c_0 = state
@@ -54,7 +51,7 @@ def run_sequence(name, P, xs, state, depth, size, bidirectional=False, options=N
 
 
 def run_batch(name, P, x, state, lengths, depth, size, bidirectional=False, options=None):
-    """The stack over a padded batch, one sequence at a time: output, h_n, and c_n or None."""
+    """Run the stack over a padded batch; return output, h_n, and c_n or None."""
     h_0, c_0 = state
     steps, batch, _ = x.shape
     directions = 2 if bidirectional else 1

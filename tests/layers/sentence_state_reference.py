@@ -1,7 +1,6 @@
-"""Sentence-state LSTM word by word, after the paper's eq. 2 and 3. Slow, and short.
-
-One sentence at a time, no padding, a loop over words and nodes; the parameters are those of the
-layer. ``gate(name)`` gives a gate's rows of a weight.
+"""A slow and short sentence-state LSTM, written after equations 2 and 3 of the paper. It takes one
+sentence without padding and loops over words and nodes. The parameters are those of the layer;
+``gate(name)`` gives a gate's rows of a weight.
 """
 
 import torch
@@ -10,12 +9,12 @@ sigmoid, tanh = torch.sigmoid, torch.tanh
 
 
 def softmax(gates):
-    """Over a list of equal vectors, for each of their elements."""
+    """Softmax over a list of vectors, separately for each element."""
     return list(torch.softmax(torch.stack(gates), dim=0))
 
 
 def sentence_state_lstm(p, x, num_steps, window=1, nodes=1):
-    """States (T, H) of the words and [g, …] of the nodes for one sentence x (T, I)."""
+    """Return the states (T, H) of the words and [g, …] of the nodes for one sentence x (T, I)."""
     size = p["h0"].numel()
     left = [f"l{k}" for k in range(window, 0, -1)]
     right = [f"r{k}" for k in range(1, window + 1)]

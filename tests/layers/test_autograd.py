@@ -1,4 +1,6 @@
-"""Layers under autograd: called twice, half used, frozen, transposed, freed."""
+"""Autograd through stacks: accumulation, checkpointing, memory, determinism and stability.
+tests/recurrence/test_engines.py has the tests of a single layer.
+"""
 
 import gc
 import weakref
@@ -30,7 +32,7 @@ pytestmark = pytest.mark.sampled(1)
 
 
 def setup(case, engine, **kwargs):
-    """A layer, its arguments, and the leaves whose gradients are looked at."""
+    """Return a layer, its arguments, and the leaves whose gradients are compared."""
     layer = case.random(I, H, 3, bidirectional=True, engine=engine, **kwargs)
     x, state = rand(T, B, I).requires_grad_(), rand_state(layer)
     leaves = [x, *(s.requires_grad_() for s in as_tuple(state)), *layer.parameters()]
@@ -39,21 +41,8 @@ def setup(case, engine, **kwargs):
 
 @every_family
 @every_engine
-def test_backward_twice(case, engine):
-    """retain_graph leaves everything for the second pass."""
-    layer, arguments, leaves = setup(case, engine)
-    loss = weighted(flat(layer(*arguments)))
-    first = torch.autograd.grad(loss, leaves, retain_graph=True)
-    second = torch.autograd.grad(loss, leaves)
-    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
-    with pytest.raises(RuntimeError, match="second time"):
-        torch.autograd.grad(loss, leaves)
-
-
-@every_family
-@every_engine
 def test_gradients_accumulate(case, engine):
-    """Two backward passes into .grad, and one call whose result is used twice."""
+    """Two backward passes, or one pass with the result used twice, double the gradients."""
     layer, arguments, leaves = setup(case, engine)
     weighted(flat(layer(*arguments))).backward()
     once = [leaf.grad.clone() for leaf in leaves]
@@ -67,7 +56,7 @@ def test_gradients_accumulate(case, engine):
 @every_engine
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_checkpointing(case, engine, reentrant):
-    """torch.utils.checkpoint runs the forward again, and lets saved tensors be read but once."""
+    """``torch.utils.checkpoint`` repeats the forward and lets saved tensors be read only once."""
     layer, arguments, leaves = setup(case, engine)
     expected = gradients(weighted(flat(layer(*arguments))), leaves)
     result = checkpoint(lambda *a: flat(layer(*a)), *arguments, use_reentrant=reentrant)
@@ -76,41 +65,9 @@ def test_checkpointing(case, engine, reentrant):
 
 
 @every_family
-@every_other
-def test_a_layer_on_itself(case, engine):
-    """Its output and state go through it again: the gradients of both uses add up."""
-    results = []
-    for name in (engine, "reference"):
-        layer = case.random(H, H, 2, engine=name)
-        x = rand(T, B, H).requires_grad_()
-        output, state = layer(*layer(x, None, LENGTHS), LENGTHS[::-1])
-        leaves = [x, *layer.parameters()]
-        results.append(gradients(weighted([output, *as_tuple(state)]), leaves))
-    assert_close(*results)
-
-
-@every_family
-@every_other
-def test_parts_of_the_result(case, engine):
-    """Only the output, only h_n or only c_n in the loss: the rest adds nothing."""
-    layer, arguments, leaves = setup(case, engine)
-    count = len(flat(layer(*arguments)))
-    reference, *_ = setup(case, "reference")
-    reference.load_state_dict(layer.state_dict())
-    own = [*leaves[: len(leaves) - len(list(layer.parameters()))], *reference.parameters()]
-    total = 0
-    for i in range(count):
-        grads = gradients(weighted([flat(layer(*arguments))[i]]), leaves)
-        assert_close(grads, gradients(weighted([flat(reference(*arguments))[i]]), own))
-        total = [a + b for a, b in zip(total, grads, strict=True)] if total else grads
-    everything = sum(weighted([part]) for part in flat(layer(*arguments)))
-    assert_close(total, gradients(everything, leaves))
-
-
-@every_family
 @every_engine
-def test_the_last_state_is_the_last_output(case, engine):
-    """h_n of the top layer is the output at each sequence's own end, for the gradients as well."""
+def test_top_h_n_is_the_last_output(case, engine):
+    """This holds for the gradients as well, at each sequence's own end."""
     layer = case.random(I, H, 2, engine=engine)
     x = rand(T, B, I).requires_grad_()
     output, *final = flat(layer(x, None, LENGTHS))
@@ -123,40 +80,8 @@ def test_the_last_state_is_the_last_output(case, engine):
 
 @every_family
 @every_engine
-def test_without_gradients(case, engine):
-    layer, arguments, _ = setup(case, engine)
-    expected = [t.detach() for t in flat(layer(*arguments))]
-    for mode in (torch.no_grad, torch.inference_mode):
-        with mode():
-            result = flat(layer(*arguments))
-        assert not any(t.requires_grad for t in result)
-        assert_close([t.clone() for t in result], expected)
-
-
-@every_family
-@every_engine
-def test_frozen_parameters(case, engine):
-    """Gradients of x alone, and of one parameter alone, are what they are among all."""
-    layer, arguments, leaves = setup(case, engine)
-    expected = gradients(weighted(flat(layer(*arguments))), leaves)
-    layer.requires_grad_(False)
-    (grad,) = gradients(weighted(flat(layer(*arguments))), leaves[:1])
-    assert_close([grad], expected[:1])
-    x, state, lengths = arguments
-    plain = tuple(s.detach() for s in as_tuple(state))
-    plain = plain if layer.has_cell else plain[0]
-    for leaf, target in zip(leaves, expected, strict=True):
-        if isinstance(leaf, torch.nn.Parameter):
-            leaf.requires_grad_(True)
-            (grad,) = gradients(weighted(flat(layer(x.detach(), plain, lengths))), [leaf])
-            assert_close([grad], [target])
-            leaf.requires_grad_(False)
-
-
-@every_family
-@every_engine
-def test_inputs_of_any_layout(case, engine):
-    """x batch first and transposed, states expanded from one row."""
+def test_transposed_and_expanded_inputs(case, engine):
+    """x may be transposed, and states may be expanded from one row."""
     layer = case.random(I, H, 2, engine=engine)
     x = rand(B, T, I).requires_grad_()
     parts = tuple(rand(2, 1, H, seed=i).requires_grad_() for i in range(1 + layer.has_cell))
@@ -185,8 +110,8 @@ def test_smallest_shapes(case, engine, steps, batch):
 
 @every_case
 @every_engine
-def test_training_in_single_precision_goes_where_double_goes(case, engine):
-    """A few steps of SGD: no engine drifts from the reference in double precision."""
+def test_float32_training_follows_float64(case, engine):
+    """After four steps of SGD, each engine's parameters are close to the float64 reference's."""
     ends = []
     for name, dtype in (("reference", torch.float64), (engine, torch.float32)):
         layer = case.random(dtype=dtype, engine=name)
@@ -203,13 +128,13 @@ def test_training_in_single_precision_goes_where_double_goes(case, engine):
 @every_family
 @every_engine
 @pytest.mark.parametrize("backward", [False, True])
-def test_nothing_is_kept_alive(case, engine, backward):
-    """No reference cycle: with the last name gone, input, output and graph are freed at once."""
+def test_tensors_are_freed_at_once(case, engine, backward):
+    """There is no reference cycle: input, output and graph are freed with the last reference."""
     layer = case.random(I, H, 2, bidirectional=True, engine=engine)
     gc.disable()
     try:
         leaf = rand(T, B, I).requires_grad_()
-        x = leaf * 1  # held by nothing but this name and the graph
+        x = leaf * 1  # referenced only by this name and the graph
         result = flat(layer(x, None, LENGTHS))
         alive = [weakref.ref(t) for t in (x, *result)]
         if backward:
@@ -222,8 +147,8 @@ def test_nothing_is_kept_alive(case, engine, backward):
 
 @every_family
 @every_engine
-def test_results_survive_later_calls(case, engine):
-    """No buffer is shared between calls, nor between a result and its gradient."""
+def test_results_are_not_overwritten(case, engine):
+    """Neither later calls nor a backward pass change a result or a gradient."""
     layer, arguments, leaves = setup(case, engine)
     result = flat(layer(*arguments))
     before = [t.detach().clone() for t in result]

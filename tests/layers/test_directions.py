@@ -1,4 +1,4 @@
-"""Two directions: independent stacks, or interleaved as ``torch.nn.LSTM`` has them."""
+"""Bidirectional stacks: independent directions, or interleaved as in ``torch.nn.LSTM``."""
 
 import pytest
 import torch
@@ -24,15 +24,15 @@ DEPTH = 3
 
 
 def reversed_within(x, lengths):
-    """Each sequence back to front, one by one; zero at padding."""
+    """Reverse each sequence within its own length, with zeros at padding."""
     out = torch.zeros_like(x)
     for b, n in enumerate(lengths):
         out[:n, b] = x[:n, b].flip(0)
     return out
 
 
-def one_way(case, layer, suffix):
-    """A one-directional stack with the parameters of one direction of ``layer``."""
+def one_direction(case, layer, suffix):
+    """Return a unidirectional stack with the parameters of one direction of ``layer``."""
     single = case.random(I, H, DEPTH)
     chosen = {}
     for name, value in layer.state_dict().items():
@@ -46,13 +46,13 @@ def one_way(case, layer, suffix):
 @every_engine
 @pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["full", "lengths"])
 def test_two_independent_stacks(case, engine, lengths):
-    """Output and state are those of two stacks, of which one reads each sequence reversed."""
+    """A bidirectional stack equals two stacks, of which one reads each sequence reversed."""
     layer = case.random(I, H, DEPTH, bidirectional=True, engine=engine)
     x, state = rand(T, B, I), as_tuple(rand_state(layer))
     output, final = layer(x, state if layer.has_cell else state[0], lengths)
     each = [T] * B if lengths is None else lengths
     for d, suffix in enumerate(("", "_reverse")):
-        single = one_way(case, layer, suffix)
+        single = one_direction(case, layer, suffix)
         part = tuple(s[d::2].contiguous() for s in state)
         start = part if layer.has_cell else part[0]
         read = reversed_within(x, each) if d else x
@@ -63,7 +63,7 @@ def test_two_independent_stacks(case, engine, lengths):
 
 
 @every_case
-def test_neither_direction_hears_the_other(case):
+def test_independent_directions_share_no_gradients(case):
     layer = case.random(I, H, DEPTH, bidirectional=True)
     names, parameters = zip(*layer.named_parameters(), strict=True)
     output, _ = layer(rand(T, B, I), rand_state(layer), LENGTHS)
@@ -77,7 +77,7 @@ def test_neither_direction_hears_the_other(case):
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if "interleaved" in c.directions], ids=str)
-def test_interleaved_directions_hear_each_other_above_the_bottom(case):
+def test_interleaved_upper_layers_read_both_directions(case):
     layer = case.random(I, H, 2, bidirectional="interleaved")
     output, _ = layer(rand(T, B, I))
     (grad,) = gradients(weighted([output[..., :H]]), [layer.weight_ih_l0_reverse])
@@ -87,7 +87,7 @@ def test_interleaved_directions_hear_each_other_above_the_bottom(case):
 
 
 @every_case
-def test_one_layer_is_the_same_either_way(case):
+def test_one_layer_is_the_same_interleaved_or_not(case):
     layer = case.random(I, H, 1, bidirectional=True)
     other = case.random(I, H, 1, bidirectional="interleaved")
     arguments = (rand(T, B, I), rand_state(layer), LENGTHS)
@@ -96,8 +96,10 @@ def test_one_layer_is_the_same_either_way(case):
 
 @every_case
 @every_engine
-def test_the_past_only_or_the_future_only(case, engine):
-    """What comes later does not change the forward half, what came before not the backward half."""
+def test_each_direction_is_causal(case, engine):
+    """A change at one step affects the forward half only from there on, the backward half up to
+    there.
+    """
     layer = case.random(I, H, DEPTH, bidirectional=True, engine=engine)
     x = rand(T, B, I)
     at = 2

@@ -1,4 +1,4 @@
-"""Dropout: on the hidden state passed up between layers, and nowhere else."""
+"""Dropout acts only on the hidden states that are passed up between layers."""
 
 import pytest
 import torch
@@ -12,8 +12,8 @@ from helpers import (
     as_tuple,
     assert_close,
     every_case,
+    every_direction,
     every_engine,
-    every_way,
     flat,
     rand,
     rand_state,
@@ -28,12 +28,12 @@ def seeded(layer, *arguments, seed=0):
     return flat(layer(*arguments))
 
 
-@every_way
+@every_direction
 @every_engine
-def test_full_dropout_cuts_the_hidden_path_alone(case, way, engine):
-    """p = 1: the layers above read zeros for h', as if weight_ih were 0, but see the cell below."""
-    layer = case.random(I, H, 3, bidirectional=way, dropout=1.0, engine=engine)
-    cut = case.random(I, H, 3, bidirectional=way, engine=engine)
+def test_full_dropout_zeroes_only_the_hidden_input(case, bidirectional, engine):
+    """With p = 1 the upper layers read zeros instead of h, but still the cell state below."""
+    layer = case.random(I, H, 3, bidirectional=bidirectional, dropout=1.0, engine=engine)
+    cut = case.random(I, H, 3, bidirectional=bidirectional, engine=engine)
     with torch.no_grad():
         for name, parameter in cut.named_parameters():
             if name.startswith(("weight_ih", "attention")) and "_l0" not in name:
@@ -42,27 +42,27 @@ def test_full_dropout_cuts_the_hidden_path_alone(case, way, engine):
     assert_close(flat(layer(*arguments)), flat(cut(*arguments)))
 
 
-@every_way
+@every_direction
 @every_engine
-def test_nothing_else_is_dropped(case, way, engine):
-    """With weight_ih = 0 above the bottom layer there is nothing left that dropout could change."""
-    layer = case.random(I, H, 3, bidirectional=way, dropout=0.5, engine=engine)
+def test_only_the_hidden_input_is_dropped(case, bidirectional, engine):
+    """If weight_ih is 0 above the bottom layer, dropout cannot change anything."""
+    layer = case.random(I, H, 3, bidirectional=bidirectional, dropout=0.5, engine=engine)
     with torch.no_grad():
         for name, parameter in layer.named_parameters():
             if name.startswith(("weight_ih", "attention")) and "_l0" not in name:
                 parameter.zero_()
     arguments = (rand(T, B, I), rand_state(layer), LENGTHS)
     expected = flat(layer.eval()(*arguments))
-    if case.name == "second_order_lstm":  # whose routing is hard in eval
+    if case.name == "second_order_lstm":  # in eval its routing is hard
         layer.dropout = 0.0
         expected = flat(layer.train()(*arguments))
         layer.dropout = 0.5
     assert_close(seeded(layer.train(), *arguments), expected)
 
 
-@every_way
-def test_the_bottom_layer_is_untouched_and_the_others_are_not(case, way):
-    layer = case.random(I, H, 3, bidirectional=way, dropout=0.5)
+@every_direction
+def test_the_bottom_layer_gets_no_dropout(case, bidirectional):
+    layer = case.random(I, H, 3, bidirectional=bidirectional, dropout=0.5)
     arguments = (rand(T, B, I), rand_state(layer), LENGTHS)
     first, second = seeded(layer, *arguments), seeded(layer, *arguments, seed=1)
     for a, b in zip(first[1:], second[1:], strict=True):
@@ -79,10 +79,10 @@ def test_reproducible_by_seed(case):
     assert_close(seeded(layer, *arguments), seeded(layer, *arguments))
 
 
-@every_way
-def test_every_step_and_sequence_draws_anew(case, way):
-    """Without dropout, sequences of the same constant input would be alike."""
-    layer = case.random(I, H, 2, bidirectional=way, dropout=0.5)
+@every_direction
+def test_masks_differ_between_steps_and_sequences(case, bidirectional):
+    """All inputs are equal and nothing is recurrent, so outputs differ only by their masks."""
+    layer = case.random(I, H, 2, bidirectional=bidirectional, dropout=0.5)
     with torch.no_grad():
         for name, parameter in layer.named_parameters():
             if name.startswith(("weight_hh", "depth_peephole", "peephole", "bias")):
@@ -96,7 +96,7 @@ def test_every_step_and_sequence_draws_anew(case, way):
 
 @every_case
 @pytest.mark.parametrize("depth", [1, 3])
-def test_none_in_eval_and_none_with_one_layer(case, depth):
+def test_no_dropout_in_eval_or_with_one_layer(case, depth):
     layer = case.random(I, H, depth, bidirectional=True, dropout=0.9)
     plain = case.random(I, H, depth, bidirectional=True)
     arguments = (rand(T, B, I), rand_state(layer), LENGTHS)
@@ -107,8 +107,7 @@ def test_none_in_eval_and_none_with_one_layer(case, depth):
 
 
 @every_case
-def test_zero_is_none(case):
-    """And draws no random number."""
+def test_zero_dropout_draws_no_random_numbers(case):
     layer = case.random(I, H, 2, dropout=0.0)
     torch.manual_seed(0)
     layer(rand(T, B, I))
@@ -117,24 +116,24 @@ def test_zero_is_none(case):
     assert torch.equal(after, torch.rand(1))
 
 
-@pytest.mark.parametrize("both", [False, True])
-def test_full_dropout_is_that_of_torch(both):
-    theirs = nn.LSTM(I, H, 3, bidirectional=both, dropout=1.0).double()
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_full_dropout_equals_torch(bidirectional):
+    theirs = nn.LSTM(I, H, 3, bidirectional=bidirectional, dropout=1.0).double()
     ours = Case("stacked_lstm").layer().from_torch_lstm(theirs)
     state = as_tuple(rand_state(ours))
     output, (h_n, c_n) = theirs(rand(T, B, I), state)
     assert_close(flat(ours(rand(T, B, I), state)), (output, h_n, c_n))
 
 
-def test_retained_at_inference():
-    """By fairseq-generate --retain-dropout: that between layers, not that of weights."""
+def test_retained_at_generation():
+    """``--retain-dropout`` keeps dropout between layers active, but not weight dropout."""
     layer = Case("stacked_lstm").random(I, H, 2, dropout=1.0).eval()
     layer.weight_dropout = 1.0
     (x, other), state = rand(2, B, I), rand_state(layer)
     still, still_all = flat(layer.step(x, state)), flat(layer(rand(T, B, I)))
     layer.make_generation_fast_(retain_dropout=True)
     step, changed = flat(layer.step(x, state)), flat(layer.step(other, state))
-    assert_close([step[0]], [changed[0]])  # nothing of the input reaches the top layer
+    assert_close([step[0]], [changed[0]])  # the top layer does not depend on the input
     assert (step[0] - still[0]).abs().max() > 1e-4
     for found, before in ((step, still), (flat(layer(rand(T, B, I))), still_all)):
         assert_close([part[:1] for part in found[1:]], [part[:1] for part in before[1:]])

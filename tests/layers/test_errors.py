@@ -1,4 +1,4 @@
-"""What a user can get wrong with a layer is one sentence that says what to do."""
+"""A user's mistake with a layer raises one sentence that names the remedy."""
 
 import dataclasses
 
@@ -18,26 +18,26 @@ from fairseq_casrnn.layers import GRU, LAYERS, LSTM, SecondOrderLSTM, build
 
 
 def refused(sentence):
-    """The whole message, a regular expression."""
+    """Expect a ``UserError`` whose whole message matches the regular expression ``sentence``."""
     return pytest.raises(UserError, match=f"^{sentence}$")
 
 
 @pytest.mark.parametrize("name", ["input_size", "hidden_size", "num_layers"])
 @pytest.mark.parametrize("kind", LAYERS.values())
-def test_sizes(kind, name):
+def test_invalid_sizes(kind, name):
     for value in (0, -3, 1.5, float("nan"), float("inf"), None, "4"):
         sizes = {"input_size": I, "hidden_size": H, "num_layers": 2, name: value}
         with refused(f"{name} is {value!r}; it must be a whole number of at least 1"):
             kind(**sizes)
 
 
-def test_sizes_of_other_number_types():
+def test_sizes_may_be_other_number_types():
     layer = LSTM(np.int64(I), float(H), np.int32(2))
     assert (layer.input_size, layer.hidden_size, layer.num_layers) == (I, H, 2)
     assert layer(rand(T, B, I, dtype=torch.float32))[0].shape == (T, B, H)
 
 
-def test_a_cell_that_reads_below_at_the_bottom(monkeypatch):
+def test_bottom_layer_cannot_read_the_cell_below(monkeypatch):
     row = dataclasses.replace(FAMILY_ROWS["cas_lstm"], make_cell=lambda k, options: CASCell(0.5))
     monkeypatch.setitem(FAMILY_ROWS, "cas_lstm", row)
     with refused(
@@ -48,14 +48,14 @@ def test_a_cell_that_reads_below_at_the_bottom(monkeypatch):
 
 @every_family
 @pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])
-def test_dropout(case, value):
+def test_invalid_dropout(case, value):
     with refused(rf"dropout is {value}; it must lie in \[0, 1\]"):
         case.layer(dropout=value)
 
 
 @every_family
 @pytest.mark.parametrize("value", ["independent", "True", 2, None])
-def test_bidirectional(case, value):
+def test_invalid_bidirectional(case, value):
     with refused(f"bidirectional is {value!r}; use False, True or 'interleaved'"):
         case.layer(bidirectional=value)
 
@@ -77,7 +77,7 @@ def test_unknown_cell():
 
 @every_family
 @pytest.mark.parametrize("shape", [(T, B, I + 1), (T, B), (I,), (1, T, B, I), (T, B, 1)])
-def test_shape_of_the_input(case, shape):
+def test_invalid_input_shape(case, shape):
     layer = case.layer()
     text = ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "")
     with refused(
@@ -90,12 +90,12 @@ def test_shape_of_the_input(case, shape):
             layer.step(torch.zeros(shape[1:]), None)
 
 
-def test_a_step_without_a_batch():
+def test_step_needs_a_batch_dimension():
     with refused(rf"input has shape \({I},\); a step expects \(batch, {I}\)"):
         LSTM(I, H).step(torch.zeros(I), None)
 
 
-def test_the_state_of_a_single_sequence():
+def test_state_of_a_single_sequence():
     state = torch.zeros(1, 1, H)
     with refused(rf"the state has shape \(1, 1, {H}\); expected \(1, {H}\)"):
         GRU(I, H)(torch.zeros(T, I), state)
@@ -107,13 +107,13 @@ def family_of(make_cell):
 
 
 @pytest.mark.parametrize("kinds", [(LSTMCell, GRUCell), (GRUCell, LSTMCell)])
-def test_layers_with_and_without_a_cell_state(kinds, monkeypatch):
+def test_mixing_layers_with_and_without_a_cell_state(kinds, monkeypatch):
     monkeypatch.setitem(FAMILY_ROWS, "mixed", family_of(lambda k, options: kinds[k]()))
     with refused("some layers of mixed have a cell state and others have none; give .*"):
         build("mixed", I, H, 2)
 
 
-def test_a_mixture_whose_weights_no_layer_computes(monkeypatch):
+def test_mixture_without_mixture_weights(monkeypatch):
     monkeypatch.setitem(FAMILY_ROWS, "mixture", family_of(lambda k, options: SecondOrderCell(2)))
     with refused("mixture mixes several cells, but a RecurrentStack computes no weights .*"):
         build("mixture", I, H, 1)
@@ -142,13 +142,13 @@ def test_empty_input(case, shape):
         ([3j, 5, 1], "lengths is of torch.complex64; give one whole number per sequence"),
     ],
 )
-def test_lengths(case, lengths, sentence):
+def test_invalid_lengths(case, lengths, sentence):
     with refused(sentence):
         case.layer()(torch.zeros(T, B, I), lengths=lengths)
 
 
 @every_family
-def test_lengths_beside_a_packed_sequence(case):
+def test_lengths_together_with_a_packed_sequence(case):
     packed = pack_padded_sequence(torch.zeros(T, B, I), [5, 4, 2])
     with refused("a PackedSequence has its own lengths; leave lengths out"):
         case.layer()(packed, lengths=[5, 4, 2])
@@ -159,7 +159,7 @@ def test_lengths_beside_a_packed_sequence(case):
 
 @every_family
 @pytest.mark.parametrize("shape", [(2, B, H), (4, B + 1, H), (4, B, H + 1), (B, H), (4, 1, H)])
-def test_shape_of_the_state(case, shape):
+def test_invalid_state_shape(case, shape):
     layer = case.layer(bidirectional=True)
     state = torch.zeros(shape)
     good = torch.zeros(4, B, H)
@@ -169,7 +169,7 @@ def test_shape_of_the_state(case, shape):
 
 
 @every_family
-def test_dtype_of_the_state(case):
+def test_state_of_another_dtype(case):
     layer = case.layer(num_layers=2)
     good, wrong = torch.zeros(2, B, H), torch.zeros(2, B, H, dtype=torch.float64)
     for state in [(wrong, good), (good, wrong)] if layer.has_cell else [wrong]:
@@ -181,7 +181,7 @@ def test_dtype_of_the_state(case):
 
 
 @every_family
-def test_type_of_the_input(case):
+def test_input_of_another_dtype(case):
     for dtype in (torch.float32, torch.int64):
         with refused(
             rf"input is of {dtype} and the layer of torch.float64; convert one of them, .*"
@@ -194,14 +194,14 @@ def test_type_of_the_input(case):
             layer(torch.zeros(T, B, I, dtype=h.dtype), (h, None))
 
 
-def test_tokens_for_each_input():
+def test_invalid_tokens_shape():
     layer = SecondOrderLSTM(I, H, num_cells=2, routing="assignment", assignment=[0, 1, 1])
     for shape in ((T, 1), (T + 1, B), (T, B, 1)):
         with refused(r"tokens has shape \(.*\); expected \(5, 3\), one token per input"):
             layer(torch.zeros(T, B, I), tokens=torch.zeros(shape, dtype=torch.long))
 
 
-def test_form_of_the_state():
+def test_invalid_state_structure():
     lstm, gru = LSTM(I, H), GRU(I, H)
     x, h = torch.zeros(T, B, I), torch.zeros(1, B, H)
     for wrong in (h, (h,), (h, h, h), torch.zeros(2, 1, B, H)):
@@ -214,7 +214,7 @@ def test_form_of_the_state():
             gru(x, wrong)
         with refused("the state of a GRU is one tensor, h_0"):
             gru.step(x[0], wrong)
-    for wrong in ((h[:, 0],), (h[:, 0],) * 3):  # of a single sequence
+    for wrong in ((h[:, 0],), (h[:, 0],) * 3):  # the state of a single sequence
         with refused(r"the state of a LSTM is a pair \(h_0, c_0\)"):
             lstm(x[:, 0], wrong)
     lstm(x, [h, h])
@@ -223,12 +223,12 @@ def test_form_of_the_state():
 
 
 @pytest.mark.parametrize("value", ["soft", None, ""])
-def test_routing(value):
+def test_invalid_routing(value):
     with refused(f"routing is {value!r}; use 'attention' or 'assignment'"):
         SecondOrderLSTM(I, H, routing=value)
 
 
-def test_the_assignment_belongs_to_its_routing():
+def test_assignment_without_its_routing_or_reverse():
     sentence = "give assignment, the token-to-cell table, with routing='assignment' and only then"
     with refused(sentence):
         SecondOrderLSTM(I, H, routing="assignment")
@@ -237,7 +237,7 @@ def test_the_assignment_belongs_to_its_routing():
 
 
 @pytest.mark.parametrize("table", [[0, 2], [-1, 0], [[0, 1]], [], 1, [0.0, 1.0]])
-def test_the_assignment_is_a_list_of_cells(table):
+def test_invalid_assignment(table):
     with refused("assignment must be a list of cells from 0 to 1, one per token"):
         SecondOrderLSTM(I, H, num_cells=2, routing="assignment", assignment=table)
 
@@ -252,19 +252,18 @@ def test_routing_by_token_without_tokens():
 
 @pytest.mark.parametrize("value", [0, -1.0, 1e-7, float("nan")])
 @pytest.mark.parametrize("name", ["temperature", "temperature_floor"])
-def test_temperature(name, value):
+def test_invalid_temperature(name, value):
     with refused("temperature and temperature_floor must be at least 1e-06"):
         SecondOrderLSTM(I, H, **{name: value})
 
 
 @pytest.mark.parametrize("value", [0, 1.1, -0.5, float("nan")])
-def test_temperature_decay(value):
+def test_invalid_temperature_decay(value):
     with refused(rf"temperature_decay is {value}; it must lie in \(0, 1\]"):
         SecondOrderLSTM(I, H, temperature_decay=value)
 
 
-def test_a_refused_layer_changes_nothing():
-    """A call that fails leaves the layer usable."""
+def test_layer_works_after_a_failed_call():
     layer = LSTM(I, H)
     expected = layer(rand(T, B, I, dtype=torch.float32))[0]
     with pytest.raises(UserError):

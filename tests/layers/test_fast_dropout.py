@@ -1,4 +1,4 @@
-"""Dropout with 16 random bits an element."""
+"""The dropout that draws 16 random bits per element."""
 
 import pytest
 import torch
@@ -9,12 +9,12 @@ from fairseq_casrnn.layers.dropout import MIN_ELEMENTS, dropout, dropout_mask, l
 
 
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.99])
-def test_share_and_scale(p):
+def test_dropped_share_and_scale(p):
     x = torch.ones(400_003)
     torch.manual_seed(1)
     y = dropout(x, p)
     kept = y != 0
-    # Within five standard deviations of a binomial share.
+    # The share of dropped elements is within five standard deviations of p.
     assert abs(1 - kept.double().mean() - p) < 5 * (p * (1 - p) / x.numel()) ** 0.5
     torch.testing.assert_close(y[kept], torch.full_like(y[kept], 1 / (1 - p)), rtol=2e-3, atol=0)
     assert abs(y.double().mean() - 1) < 5 * (p / (1 - p) / x.numel()) ** 0.5
@@ -27,18 +27,18 @@ def test_elements_are_independent():
         assert abs((kept[apart:] * kept[:-apart]).mean()) < 5 * 0.25 / 400_000**0.5
 
 
-def test_the_generator_decides():
+def test_masks_follow_the_seed():
     x, masks = torch.ones(MIN_ELEMENTS), []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
         masks.append(dropout(x, 0.3))
     assert torch.equal(masks[0], masks[1])
     assert not torch.equal(masks[0], masks[2])
-    assert not torch.equal(dropout(x, 0.3), masks[2])  # the generator has gone on
+    assert not torch.equal(dropout(x, 0.3), masks[2])  # the generator has advanced
 
 
 @pytest.mark.parametrize("shape", [(64, 65), (3, 70, 40)])
-def test_gradient_and_order_of_elements(shape):
+def test_gradient_and_strides(shape):
     x = rand(*shape, dtype=torch.float32).transpose(0, -1).requires_grad_()
     torch.manual_seed(3)
     y = dropout(x, 0.4)
@@ -51,7 +51,7 @@ def test_gradient_and_order_of_elements(shape):
 @pytest.mark.parametrize(
     "x", [torch.ones(100), torch.ones(5000, dtype=torch.float64)], ids=["few", "double"]
 )
-def test_the_others_are_torchs(x):
+def test_few_or_double_elements_use_torchs_dropout(x):
     torch.manual_seed(4)
     ours = dropout(x, 0.3)
     torch.manual_seed(4)
@@ -59,13 +59,13 @@ def test_the_others_are_torchs(x):
 
 
 @pytest.mark.parametrize(("p", "training"), [(0.0, True), (0.7, False)])
-def test_nothing_dropped(p, training):
+def test_no_dropout(p, training):
     x = torch.ones(5000)
     assert torch.equal(dropout(x, p, training), x)
 
 
 @pytest.mark.parametrize("p", [1.0, 1e-7])
-def test_probabilities_at_the_ends(p):
+def test_extreme_probabilities(p):
     torch.manual_seed(5)
     y = dropout(torch.ones(5000), p)
     torch.testing.assert_close(y, torch.full_like(y, float(p < 1)))
@@ -79,8 +79,8 @@ def test_mask():
 
 
 @pytest.mark.parametrize("features", [30, 9000])
-def test_one_mask_for_all_steps(features):
-    """Scaled, and another one for each sequence; the elements of x stay as they are otherwise."""
+def test_locked_dropout(features):
+    """Locked dropout has one scaled mask per sequence for all steps."""
     x = torch.randn(5, 2, features)
     ratio = locked_dropout(x, 0.5) / x
     assert ratio.sub(ratio[0]).abs().max() < 1e-5
@@ -89,8 +89,8 @@ def test_one_mask_for_all_steps(features):
     assert locked_dropout(x, 0.5, training=False) is x
 
 
-def test_a_mask_where_there_is_a_gpu(monkeypatch):
-    """It comes from one number, spread out; its elements are drawn one by one all the same."""
+def test_mask_on_a_gpu(monkeypatch):
+    """The mask is allocated from one expanded number, but its elements are drawn one by one."""
     monkeypatch.setattr(dropout_module, "on_host", lambda x: False)
     like = torch.zeros(1, dtype=torch.float64)
     mask = dropout_mask(like, (40, 50, 60), 0.2)
@@ -99,6 +99,6 @@ def test_a_mask_where_there_is_a_gpu(monkeypatch):
     assert mask.unique().tolist() == [0, 1.25]
     assert abs((mask != 0).double().mean() - 0.8) < 5 * (0.2 * 0.8 / mask.numel()) ** 0.5
     for dim in range(3):
-        assert mask.unique(dim=dim).size(dim) == mask.size(dim)  # no two alike
-    mask[0] = 7  # a tensor of its own
+        assert mask.unique(dim=dim).size(dim) == mask.size(dim)  # all slices differ
+    mask[0] = 7  # must not affect later masks
     assert dropout_mask(like, (2, 2), 0.5).max() <= 2

@@ -1,4 +1,4 @@
-"""Layers under PyTorch's fully sharded data parallelism (FSDP2): same gradients, no warning."""
+"""PyTorch's fully sharded data parallelism (FSDP2) gives the same gradients, without a warning."""
 
 import subprocess
 import sys

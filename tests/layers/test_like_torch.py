@@ -1,4 +1,4 @@
-"""The habits of ``torch.nn.LSTM``: layouts, factory keywords, no biases, empty batches."""
+"""Conventions of ``torch.nn.LSTM``: layouts, factory keywords, no biases, empty batches."""
 
 import warnings
 
@@ -48,11 +48,11 @@ every_other_layer = pytest.mark.parametrize("make", OTHERS.values(), ids=OTHERS)
 
 
 @every_family
-@pytest.mark.parametrize("both", [False, True])
-def test_batch_first(case, both):
-    """Input and output are transposed, states are not, packed sequences as they were."""
-    layer = case.random(bidirectional=both)
-    other = case.random(bidirectional=both, batch_first=True)
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_batch_first(case, bidirectional):
+    """Only input and output are transposed, not the states or packed sequences."""
+    layer = case.random(bidirectional=bidirectional)
+    other = case.random(bidirectional=bidirectional, batch_first=True)
     x, state = rand(T, B, I), rand_state(layer)
     output, *expected = flat(layer(x, state, LENGTHS))
     assert_close(
@@ -72,7 +72,7 @@ def test_batch_first(case, both):
 
 
 @every_other_layer
-def test_batch_first_of_other_layers(make):
+def test_batch_first_in_other_layers(make):
     layer = randomize(make(dtype=torch.float64))
     other = randomize(make(dtype=torch.float64, batch_first=True))
     x = rand(T, B, I)
@@ -87,7 +87,7 @@ def test_batch_first_of_other_layers(make):
         other(rand(B, T, I + 1))
 
 
-def test_tokens_are_batch_first_too():
+def test_batch_first_tokens():
     table = torch.arange(6) % 2
     options = {"num_cells": 2, "routing": "assignment", "assignment": table}
     layer = randomize(SecondOrderLSTM(I, H, 2, dtype=torch.float64, **options))
@@ -102,8 +102,8 @@ def test_tokens_are_batch_first_too():
 
 @every_family
 @pytest.mark.parametrize("batch_first", [False, True])
-def test_a_single_sequence(case, batch_first):
-    """(T, I) in, (T, D*H) and (L*D, H) out, as from a batch of one."""
+def test_single_sequence(case, batch_first):
+    """A sequence (T, I) gives (T, D*H) and (L*D, H), the results of a batch of one."""
     layer = case.random(bidirectional=True, batch_first=batch_first)
     x, state = rand(T, 1, I), rand_state(layer, 1)
     single = tuple(part.squeeze(1) for part in as_tuple(state))
@@ -117,7 +117,7 @@ def test_a_single_sequence(case, batch_first):
 
 
 @every_other_layer
-def test_a_single_sequence_in_other_layers(make):
+def test_single_sequence_in_other_layers(make):
     layer = make(dtype=torch.float64)
     x = rand(T, 1, I)
     output, state = layer(x)
@@ -130,7 +130,7 @@ def test_a_single_sequence_in_other_layers(make):
 @every_case
 @every_engine
 def test_without_biases(case, engine):
-    """As with biases of zero, but without parameters for them."""
+    """A layer without bias parameters computes what biases of zero give."""
     layer = case.random(bidirectional=True, engine=engine, bias=False)
     full = case.random(bidirectional=True, engine=engine)
     names = {name for name, _ in full.named_parameters() if name.startswith("bias")}
@@ -153,7 +153,7 @@ def test_without_biases(case, engine):
     assert_close(*results)
     assert "bias=False" in repr(layer)
     if engine == "reference":
-        layer.reset_parameters()  # touches no bias
+        layer.reset_parameters()  # works without bias parameters
         one_way = case.random(bias=False)
         output, _ = one_way.step(rand(B, I), one_way.zero_state(B))
         assert_close([output], [one_way(rand(1, B, I))[0][0]])
@@ -169,13 +169,13 @@ def test_device_and_dtype(case):
 
 
 @every_other_layer
-def test_device_and_dtype_of_other_layers(make):
+def test_device_and_dtype_in_other_layers(make):
     layer = make(device="meta", dtype=torch.bfloat16)
     assert all(p.is_meta and p.dtype == torch.bfloat16 for p in layer.parameters())
 
 
-def test_what_is_no_parameter_is_reset_as_well():
-    """A layer made on the meta device gets its temperature and its table from reset_parameters."""
+def test_reset_parameters_resets_buffers():
+    """``reset_parameters`` fills the temperature and the assignment of a layer made on meta."""
     layer = SecondOrderLSTM(I, H, temperature=0.5, device="meta")
     layer.to_empty(device="cpu")
     layer.temperature.fill_(float("nan"))
@@ -191,8 +191,8 @@ def test_what_is_no_parameter_is_reset_as_well():
 
 @every_family
 @every_other
-def test_a_batch_of_no_sequences(case, engine):
-    """Empty results and gradients of zero, as from nn.LSTM."""
+def test_empty_batch(case, engine):
+    """Results are empty and gradients are zero, as with nn.LSTM."""
     layer = case.random(bidirectional=True, engine=engine)
     for lengths in (None, [], torch.empty(0, dtype=torch.long)):
         for state in (None, rand_state(layer, 0)):
@@ -210,7 +210,7 @@ def test_a_batch_of_no_sequences(case, engine):
 
 @every_other_layer
 @every_engine
-def test_a_batch_of_no_sequences_in_other_layers(make, engine):
+def test_empty_batch_in_other_layers(make, engine):
     layer = make(engine=engine, dtype=torch.float64)
     output, state = layer(rand(T, 0, I))
     assert output.shape == (T, 0, layer.output_size)
@@ -221,7 +221,7 @@ def test_a_batch_of_no_sequences_in_other_layers(make, engine):
 @every_family
 @every_engine
 def test_default_device(case, engine):
-    """Layers on the CPU go on where new tensors are made elsewhere."""
+    """A layer on the CPU works while torch's default device is another."""
     layer = case.random(bidirectional=True, engine=engine)
     x, state = rand(T, B, I), rand_state(layer)
     expected = flat(layer(x, state, LENGTHS))
@@ -238,7 +238,7 @@ def test_default_device(case, engine):
 @every_other_layer
 @every_engine
 @pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["full", "padded"])
-def test_default_device_of_other_layers(make, engine, lengths):
+def test_default_device_in_other_layers(make, engine, lengths):
     layer = make(engine=engine, dtype=torch.float64)
     x = rand(T, B, I)
     expected = layer(x, lengths)
@@ -254,7 +254,7 @@ def test_default_device_of_other_layers(make, engine, lengths):
 @every_engine
 @pytest.mark.parametrize("recompute", [False, True])
 def test_lengths_may_be_overwritten_after_the_call(engine, recompute):
-    """As a data loader that fills the same buffer with the next batch does."""
+    """A data loader may fill the same buffer with the next batch before the backward pass."""
     layer = SentenceStateLSTM(I, H, 3, engine=engine, recompute=recompute, dtype=torch.float64)
     stack = randomize(CASLSTM(I, H, 2, bidirectional=True, engine=engine, dtype=torch.float64))
     for module in (layer, stack):
@@ -274,7 +274,7 @@ def test_flatten_parameters():
         assert layer.flatten_parameters() is None
 
 
-def test_a_single_layer_warns_of_dropout():
+def test_dropout_with_one_layer_warns():
     for make in (LSTM, GRU, CASLSTM):
         with pytest.warns(UserWarning, match="dropout is 0.2, but it acts between layers"):
             make(I, H, 1, dropout=0.2)
@@ -284,7 +284,7 @@ def test_a_single_layer_warns_of_dropout():
         assert layers.build("stacked_lstm", I, H, 1, dropout=0.2).dropout == 0.0
 
 
-def test_lam_cannot_be_changed_in_silence():
+def test_lam_is_read_only():
     layer = CASLSTM(I, H, 2, lam=0.25)
     assert layer.lam == 0.25
     with pytest.raises(AttributeError, match="lam"):

@@ -1,4 +1,4 @@
-"""Padding and the company in a batch change nothing."""
+"""Neither padding nor the other sequences of a batch change a result."""
 
 import pytest
 import torch
@@ -10,9 +10,9 @@ from helpers import (
     as_tuple,
     assert_close,
     every_case,
+    every_direction,
     every_engine,
     every_family,
-    every_way,
     flat,
     gradients,
     rand,
@@ -34,19 +34,19 @@ few = settings(max_examples=6, deadline=None, derandomize=True)
 
 
 def select(state, index):
-    """The sequences ``index`` of a state."""
+    """Return the state of the sequences ``index``."""
     parts = tuple(s[:, index] for s in as_tuple(state))
     return parts if isinstance(state, tuple) else parts[0]
 
 
-def mask_of(lengths, steps):
+def padding_of(lengths, steps):
     return torch.tensor([[t >= n for n in lengths] for t in range(steps)])
 
 
-@every_way
+@every_direction
 @every_engine
-def test_a_batch_of_one_equals_its_row(case, engine, way):
-    layer = case.random(bidirectional=way, engine=engine)
+def test_a_row_equals_a_batch_of_one(case, engine, bidirectional):
+    layer = case.random(bidirectional=bidirectional, engine=engine)
 
     @few
     @given(some_lengths, st.integers(0, 3))
@@ -54,7 +54,7 @@ def test_a_batch_of_one_equals_its_row(case, engine, way):
         steps, batch = max(lengths) + more, len(lengths)
         x, state = rand(steps, batch, I, seed=steps), rand_state(layer, batch)
         output, *final = flat(layer(x, state, lengths))
-        assert not output[mask_of(lengths, steps)].any()
+        assert not output[padding_of(lengths, steps)].any()
         for b, n in enumerate(lengths):
             alone = flat(layer(x[:n, b : b + 1], select(state, [b])))
             row = [output[:n, b : b + 1], *(s[:, b : b + 1] for s in final)]
@@ -66,14 +66,14 @@ def test_a_batch_of_one_equals_its_row(case, engine, way):
 @every_case
 @every_engine
 def test_gradients_are_the_sum_over_sequences(case, engine):
-    """Those of a padded batch are those of its sequences one by one; none at padding."""
+    """Gradients of a padded batch are the sum over its sequences, and zero at padding."""
     layer = case.random(bidirectional=True, engine=engine)
     x, state = rand(T + 1, B, I).requires_grad_(), rand_state(layer)
     leaves = [x, *(s.requires_grad_() for s in as_tuple(state)), *layer.parameters()]
     result = flat(layer(x, state, LENGTHS))
     weights = [rand(*t.shape, seed=30 + i) for i, t in enumerate(result)]
     together = gradients(sum((w * t).sum() for w, t in zip(weights, result, strict=True)), leaves)
-    assert not together[0][mask_of(LENGTHS, T + 1)].any()
+    assert not together[0][padding_of(LENGTHS, T + 1)].any()
     total = 0
     for b, n in enumerate(LENGTHS):
         alone = flat(layer(x[:n, b : b + 1], select(state, [b])))
@@ -85,26 +85,26 @@ def test_gradients_are_the_sum_over_sequences(case, engine):
 @every_case
 @every_engine
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e30])
-def test_what_stands_at_padding_is_never_seen(case, engine, value):
-    """Neither in a result nor in a gradient, not even NaN; nor in the gradient that comes back."""
+def test_values_at_padding_have_no_effect(case, engine, value):
+    """Even NaN at padding changes neither a result nor a gradient."""
     layer = case.random(bidirectional=True, engine=engine)
-    mask = mask_of(LENGTHS, T).unsqueeze(-1)
+    mask = padding_of(LENGTHS, T).unsqueeze(-1)
     results = []
     for fill in (0.0, value):
         x = rand(T, B, I).masked_fill(mask, fill).requires_grad_()
         state = rand_state(layer)
         result = flat(layer(x, state, LENGTHS))
-        # A loss that looks at padding, where the output is a constant zero.
+        # The loss includes the padding, where the output is a constant zero.
         grads = gradients(weighted(result), [x, *layer.parameters()])
         results.append([*result, *grads])
     assert_close(*results, EXACT)
     assert all(part.isfinite().all() for part in results[1])
 
 
-@every_way
+@every_direction
 @every_engine
-def test_the_order_of_the_batch_does_not_matter(case, engine, way):
-    layer = case.random(bidirectional=way, engine=engine)
+def test_order_of_the_batch_has_no_effect(case, engine, bidirectional):
+    layer = case.random(bidirectional=bidirectional, engine=engine)
     x, state, lengths = rand(T, 4, I), rand_state(layer, 4), [2, 5, 1, 4]
     output, *final = flat(layer(x, state, lengths))
     order = [2, 0, 3, 1]
@@ -113,8 +113,8 @@ def test_the_order_of_the_batch_does_not_matter(case, engine, way):
 
 
 @every_family
-def test_the_forms_of_lengths(case):
-    """A list, a tensor of any integer type, on any row order; full lengths are as none."""
+def test_lengths_as_list_or_tensor(case):
+    """Lengths may be a tuple or an integer tensor; full lengths equal no lengths."""
     layer = case.random(bidirectional=True)
     x = rand(T, B, I)
     expected = flat(layer(x, None, LENGTHS))
@@ -127,7 +127,7 @@ def test_the_forms_of_lengths(case):
 
 
 @every_family
-def test_the_input_is_left_as_it_is(case):
+def test_inputs_are_not_modified(case):
     layer = case.random(bidirectional=True)
     x, state = rand(T, B, I), rand_state(layer)
     before = [t.clone() for t in (x, *as_tuple(state))]
@@ -135,11 +135,11 @@ def test_the_input_is_left_as_it_is(case):
     assert_close([x, *as_tuple(state)], before)
 
 
-@every_way
+@every_direction
 @every_engine
-def test_packed_sequences(case, engine, way):
-    """The output is packed as the input is, in any order; the rest is as with lengths."""
-    layer = case.random(bidirectional=way, engine=engine)
+def test_packed_sequences(case, engine, bidirectional):
+    """A packed input gives a packed output and the states that lengths give."""
+    layer = case.random(bidirectional=bidirectional, engine=engine)
 
     @few
     @given(some_lengths)
@@ -158,7 +158,7 @@ def test_packed_sequences(case, engine, way):
 
 
 @every_family
-def test_packed_sequences_that_were_sorted_before(case):
+def test_sorted_packed_sequences(case):
     layer = case.random(bidirectional=True)
     lengths = sorted(LENGTHS, reverse=True)
     x = rand(T, B, I)
@@ -173,7 +173,7 @@ def test_packed_sequences_that_were_sorted_before(case):
 
 
 @every_family
-def test_packed_sequences_carry_gradients(case):
+def test_gradients_of_packed_sequences(case):
     layer = case.random(bidirectional=True)
     sequences = [rand(n, I, seed=n).requires_grad_() for n in LENGTHS]
     state = rand_state(layer)
@@ -192,8 +192,10 @@ def test_packed_sequences_carry_gradients(case):
 
 @few
 @given(some_lengths, st.integers(0, 3))
-def test_reverse(lengths, more):
-    """Within each sequence's own length, and padding stays; twice is nothing."""
+def test_reversal(lengths, more):
+    """Each sequence is reversed within its length, padding stays, and reversing twice is the
+    identity.
+    """
     steps = max(lengths) + more
     x = torch.arange(steps * len(lengths)).view(steps, len(lengths), 1)
     given_lengths = torch.tensor(lengths)
@@ -205,4 +207,4 @@ def test_reverse(lengths, more):
     assert torch.equal(reverse(out), x)
     whole = reversal(torch.full_like(given_lengths, steps), steps)
     assert torch.equal(whole(x), reversal(None, steps)(x))
-    assert torch.equal(padding_mask(given_lengths, steps), mask_of(lengths, steps))
+    assert torch.equal(padding_mask(given_lengths, steps), padding_of(lengths, steps))

@@ -1,4 +1,4 @@
-"""Names, shapes, block order, initial values and counts of the parameters."""
+"""Names, shapes, order of blocks, initial values and counts of the parameters."""
 
 import math
 
@@ -23,16 +23,20 @@ by_table = pytest.mark.parametrize(
 
 
 @pytest.mark.parametrize(
-    ("case", "bottom", "above", "way"),
-    [pytest.param(*row, way, id=f"{row[0]}-{way}") for row in TABLE for way in row[0].directions],
+    ("case", "bottom", "above", "bidirectional"),
+    [
+        pytest.param(*row, bidirectional, id=f"{row[0]}-{bidirectional}")
+        for row in TABLE
+        for bidirectional in row[0].directions
+    ],
 )
-def test_names_and_shapes(case, bottom, above, way):
-    layer = case.layer(I, H, 3, bidirectional=way)
+def test_names_and_shapes(case, bottom, above, bidirectional):
+    layer = case.layer(I, H, 3, bidirectional=bidirectional)
     expected = {}
     for k in range(3):
         ih, hh, further = above if k else bottom
-        size = I if k == 0 else 2 * H if way == "interleaved" else H
-        for suffix in ("", "_reverse") if way else ("",):
+        size = I if k == 0 else 2 * H if bidirectional == "interleaved" else H
+        for suffix in ("", "_reverse") if bidirectional else ("",):
             expected[f"weight_ih_l{k}{suffix}"] = (ih * H, size)
             expected[f"weight_hh_l{k}{suffix}"] = (hh * H, H)
             expected[f"bias_l{k}{suffix}"] = (ih * H,)
@@ -44,10 +48,10 @@ def test_names_and_shapes(case, bottom, above, way):
 
 
 @every_case
-@pytest.mark.parametrize("way", [False, True])
-def test_initial_values(case, way):
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_initial_values(case, bidirectional):
     torch.manual_seed(1)
-    layer = case.layer(I, 64, 3, bidirectional=way)
+    layer = case.layer(I, 64, 3, bidirectional=bidirectional)
     bias_one_gates = OPEN_GATES[case.name]
     if callable(bias_one_gates):
         bias_one_gates = bias_one_gates(layer.options)
@@ -66,7 +70,7 @@ def test_initial_values(case, way):
                 assert parameter.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.2), name
 
 
-def test_initial_weights_follow_the_seed():
+def test_initial_weights_depend_on_the_seed():
     def weights(seed):
         torch.manual_seed(seed)
         return build("dg_lstm", I, H, 2).state_dict()
@@ -77,8 +81,8 @@ def test_initial_weights_follow_the_seed():
 
 
 @every_case
-def test_reset_parameters_starts_anew(case):
-    """Nothing of what was trained is left, and what is fixed at the start is as at the start."""
+def test_reset_parameters(case):
+    """All parameters get new initial values; biases and λ have fixed ones."""
     layer = case.layer(bidirectional=True)
     start = {name: p.clone() for name, p in layer.named_parameters()}
     with torch.no_grad():
@@ -100,7 +104,7 @@ def test_second_order_parameter_counts(num_cells, millions):
 
 @pytest.mark.parametrize(("depth", "thousands"), [(4, 2.1), (6, 3.5), (8, 5.3)])
 def test_dyck_parameter_counts(depth, thousands):
-    """The cells alone: one cell needs no attention."""
+    """Only the cell is counted, since a mixture of one needs no attention."""
     layer = SecondOrderLSTM(30, 3 * depth, num_cells=1)
     cells = count(layer) - layer.attention_l0.numel()
     assert round(cells / 1e3, 1) == thousands
@@ -113,10 +117,10 @@ def count(layer):
 
 @by_table
 def test_shapes_of_results(case, bottom, above):
-    """(T, B, D*H) and (L*D, B, H), in one direction and two; h alone for a GRU."""
-    for way in (False, True):
-        directions = 2 if way else 1
-        layer = case.layer(I, H, 3, bidirectional=way)
+    """The output is (T, B, D*H) and each state is (L*D, B, H); a GRU has only h."""
+    for bidirectional in (False, True):
+        directions = 2 if bidirectional else 1
+        layer = case.layer(I, H, 3, bidirectional=bidirectional)
         assert layer.num_directions == directions
         assert layer.output_size == directions * H
         output, state = layer(rand(5, 2, I, dtype=torch.float32))
@@ -136,14 +140,13 @@ def test_no_state_is_the_zero_state(case):
     assert not torch.allclose(layer(x)[0], layer(x, rand_state(layer, 2))[0])
 
 
-def test_the_parts_of_the_zero_state_are_apart():
-    """What is written into h does not stand in c."""
+def test_zero_state_tensors_do_not_share_memory():
     h, c = LSTM(I, H).zero_state(2)
     h.fill_(1.0)
     assert not c.any()
 
 
-def test_every_family_is_built_by_its_own_class():
+def test_build_returns_the_class_of_the_family():
     for case in FAMILIES:
         layer = case.layer()
         assert isinstance(layer, RecurrentStack)
@@ -152,7 +155,7 @@ def test_every_family_is_built_by_its_own_class():
             assert layer.name == case.name
 
 
-def test_the_printed_form_names_what_was_chosen():
+def test_repr():
     text = repr(build("cas_lstm", 3, 5, 2, bidirectional=True, dropout=0.25))
     assert text == "CASLSTM(3, 5, num_layers=2, bidirectional=True, dropout=0.25, lam=0.5)"
     assert repr(LSTM(3, 5)) == "LSTM(3, 5, num_layers=1)"

@@ -1,4 +1,4 @@
-"""Pooling: known answers, and that it never sees padding."""
+"""Pooling: known results, and no influence of padding."""
 
 import pytest
 import torch
@@ -12,16 +12,16 @@ STATES = torch.tensor(  # (T, B, C): lengths 3 and 1
     [[[1.0, -4.0], [-5.0, -6.0]], [[3.0, -2.0], [9.0, 9.0]], [[2.0, -9.0], [9.0, 9.0]]]
 )
 LENGTHS = torch.tensor([3, 1])
-ANSWERS = {
+RESULTS = {
     "max": [[3, -2], [-5, -6]],
     "mean": [[2, -5], [-5, -6]],
     "last": [[2, -9], [-5, -6]],
 }
 
 
-@pytest.mark.parametrize("kind", ANSWERS)
-def test_known_answers(kind):
-    assert Pooling(kind, 2)(STATES, LENGTHS).tolist() == ANSWERS[kind]
+@pytest.mark.parametrize("kind", RESULTS)
+def test_known_results(kind):
+    assert Pooling(kind, 2)(STATES, LENGTHS).tolist() == RESULTS[kind]
 
 
 def test_last_of_two_directions():
@@ -35,10 +35,10 @@ def test_attention():
     words = states[:, 0]
     scores = torch.stack([pool.query @ torch.tanh(pool.weight @ h + pool.bias) for h in words])
     assert_close([pooled[0]], [scores.softmax(0) @ words])
-    assert_close([pooled[1]], [states[0, 1]])  # one word has all the attention
+    assert_close([pooled[1]], [states[0, 1]])  # a single word gets all the attention
 
 
-def test_attention_starts_with_weights_for_some_states_over_others():
+def test_initial_attention_is_not_uniform():
     torch.manual_seed(0)
     pool = Pooling("attention", 64)
     assert 0.1 < pool.query.abs().max() <= 64**-0.5
@@ -54,15 +54,15 @@ def test_node():
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "node"])
-def test_padding_does_not_show(kind):
+def test_padding_has_no_effect(kind):
     pool = randomize(Pooling(kind, 2).double())
     states = STATES.double()
-    spoilt = states.clone()
-    spoilt[1:, 1] = torch.nan
-    assert pool(spoilt, LENGTHS).equal(pool(states, LENGTHS))
-    spoilt.requires_grad_()
-    pool(spoilt, LENGTHS).sum().backward()
-    assert not spoilt.grad[1:, 1].any()
+    with_nan = states.clone()
+    with_nan[1:, 1] = torch.nan
+    assert pool(with_nan, LENGTHS).equal(pool(states, LENGTHS))
+    with_nan.requires_grad_()
+    pool(with_nan, LENGTHS).sum().backward()
+    assert not with_nan.grad[1:, 1].any()
     assert all(p.grad.isfinite().all() for p in pool.parameters())
 
 

@@ -1,4 +1,4 @@
-"""Second-order LSTM: soft and hard routing, routing by token, and the annealed temperature."""
+"""Second-order LSTM: soft and hard routing, routing by token, and annealing of the temperature."""
 
 import io
 
@@ -31,8 +31,8 @@ def build(num_layers=2, num_cells=3, **kwargs):
     return randomize(SecondOrderLSTM(I, H, num_layers, num_cells, **kwargs).double())
 
 
-def with_equal_cells_but(layer, chosen):
-    """A plain LSTM with the parameters of the cell ``chosen`` of a one-layer ``layer``."""
+def lstm_of_cell(layer, chosen):
+    """Return a plain LSTM with the parameters of cell ``chosen`` of a one-layer ``layer``."""
     plain = LSTM(I, H).double()
     own = slice(chosen * 4 * H, (chosen + 1) * 4 * H)
     plain.load_state_dict({key: layer.state_dict()[key][own] for key in plain.state_dict()})
@@ -41,7 +41,7 @@ def with_equal_cells_but(layer, chosen):
 
 @every_engine
 def test_eval_takes_the_cell_with_the_largest_weight(engine):
-    """All inputs of one sequence go to one cell: it then is that cell's LSTM."""
+    """All inputs are routed to one cell, so the layer is that cell's LSTM."""
     layer = build(1, engine=engine).eval()
     for chosen in range(3):
         x = rand(T, B, I)
@@ -49,18 +49,18 @@ def test_eval_takes_the_cell_with_the_largest_weight(engine):
         with torch.no_grad():
             layer.attention_l0.zero_()
             layer.attention_l0[:, 0] = torch.tensor([0.1, 0.2, 0.3]).roll(chosen + 1)
-        assert_close(flat(layer(x)), flat(with_equal_cells_but(layer, chosen)(x)))
+        assert_close(flat(layer(x)), flat(lstm_of_cell(layer, chosen)(x)))
 
 
-def test_eval_takes_the_first_of_equals():
+def test_eval_takes_the_first_cell_in_a_tie():
     layer = build(1).eval()
     torch.nn.init.zeros_(layer.attention_l0)
-    assert_close(flat(layer(rand(T, B, I))), flat(with_equal_cells_but(layer, 0)(rand(T, B, I))))
+    assert_close(flat(layer(rand(T, B, I))), flat(lstm_of_cell(layer, 0)(rand(T, B, I))))
 
 
 @every_engine
 def test_routing_hardens_as_the_temperature_falls(engine):
-    """Training routes softly; towards τ = 0 it becomes what eval does."""
+    """Soft routing in training approaches the hard routing of eval as τ goes to 0."""
     layer = build(engine=engine)
     x = rand(T, B, I)
     hard = layer.eval()(x)[0]
@@ -73,15 +73,15 @@ def test_routing_hardens_as_the_temperature_falls(engine):
     assert distance[2] < 1e-6
 
 
-def test_layers_saved_whole_by_earlier_versions():
-    """They lack the attributes that came later."""
+def test_pickled_layers_of_earlier_versions():
+    """Attributes added later are class attributes, which older pickles find."""
     layer = build()
     assert not vars(layer).keys() & {"soft_routing", "dropout_in_inference"}
     assert not layer.soft_routing
     assert not layer.dropout_in_inference
 
 
-def test_temperature_has_no_say_in_eval():
+def test_temperature_has_no_effect_in_eval():
     layer = build().eval()
     first = layer(rand(T, B, I))[0]
     layer.temperature.fill_(0.01)
@@ -105,7 +105,7 @@ def test_mixture_weights():
         layer.train()
 
 
-def test_attention_learns_in_training_only():
+def test_attention_gets_gradients_only_in_training():
     layer = build()
     attentions = [layer.attention_l0, layer.attention_l1]
     assert all(g.any() for g in gradients(weighted(flat(layer(rand(T, B, I)))), attentions))
@@ -117,7 +117,7 @@ def test_attention_learns_in_training_only():
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("table", [TABLE, torch.tensor(TABLE), torch.tensor(TABLE).int()])
 def test_routing_by_token(engine, training, table):
-    """Each token goes to its cell in every layer, in training as in eval."""
+    """Each token is routed to its cell in every layer, in training and in eval."""
     layer = build(routing="assignment", assignment=table, engine=engine).train(training)
     x, state = rand(T, 1, I), rand_state(layer, 1)
     for token, cell in enumerate(TABLE):
@@ -135,7 +135,7 @@ def test_routing_by_token(engine, training, table):
         assert_close(flat(layer(x, state, tokens=tokens)), expected)
 
 
-def test_routing_by_token_takes_each_position_by_itself():
+def test_routing_by_token_within_a_batch():
     layer = build(1, routing="assignment", assignment=TABLE)
     tokens = torch.tensor([[0, 1], [2, 4]])
     x = rand(2, 2, I)
@@ -143,13 +143,13 @@ def test_routing_by_token_takes_each_position_by_itself():
     second, _ = layer(x[1:], state, tokens=tokens[1:])
     assert_close([layer(x, tokens=tokens)[0]], [torch.cat([first, second])])
     for b in range(2):
-        chosen = with_equal_cells_but(layer, TABLE[tokens[0, b]])
+        chosen = lstm_of_cell(layer, TABLE[tokens[0, b]])
         assert_close([first[:, b]], [chosen(x[:1])[0][:, b]])
 
 
 @every_engine
 def test_routing_by_token_in_both_directions(engine):
-    """The tokens are reversed with their sequence, within its own length."""
+    """The tokens are reversed together with their sequence, within its own length."""
     layer = build(bidirectional=True, routing="assignment", assignment=TABLE, engine=engine)
     single = build(routing="assignment", assignment=TABLE)
     own = {k.removesuffix("_reverse"): v for k, v in layer.state_dict().items() if "_rev" in k}
@@ -163,7 +163,7 @@ def test_routing_by_token_in_both_directions(engine):
 
 
 def test_tokens_of_a_packed_sequence():
-    """``(B, T)`` with batch_first, as without packing."""
+    """With batch_first the tokens are ``(B, T)``, even if the input is packed."""
     layer = build(routing="assignment", assignment=TABLE, batch_first=True)
     x, tokens = rand(B, T, I), torch.arange(B * T).view(B, T) % 5
     packed = pack_padded_sequence(x, LENGTHS, batch_first=True, enforce_sorted=False)
@@ -173,11 +173,11 @@ def test_tokens_of_a_packed_sequence():
 
 
 def test_routing_by_token_interleaved():
-    """One layer is as with independent directions; with more, a batch of one equals its row."""
+    """One layer equals independent directions; for more layers, each row equals a batch of one."""
     x = rand(T, B, I)
     tokens = torch.randint(5, (T, B), generator=torch.Generator().manual_seed(0))
     settings = {"routing": "assignment", "assignment": TABLE}
-    one, same = (build(1, bidirectional=way, **settings) for way in ("interleaved", True))
+    one, same = (build(1, bidirectional=kind, **settings) for kind in ("interleaved", True))
     assert_close(flat(one(x, None, LENGTHS, tokens)), flat(same(x, None, LENGTHS, tokens)))
     layer = build(bidirectional="interleaved", **settings)
     output, _ = layer(x, None, LENGTHS, tokens)
@@ -186,7 +186,7 @@ def test_routing_by_token_interleaved():
         assert_close([output[:n, [b]]], [alone])
 
 
-def test_the_assignment_is_saved_and_copied():
+def test_assignment_is_copied_and_saved():
     table = torch.tensor(TABLE)
     layer = build(routing="assignment", assignment=table)
     table.zero_()
@@ -197,7 +197,7 @@ def test_the_assignment_is_saved_and_copied():
     assert layer.assignment.dtype == layer.double().assignment.dtype == torch.int64
 
 
-def taus(layer, epochs):
+def temperatures(layer, epochs):
     values = []
     for epoch in epochs:
         layer.set_epoch(epoch)
@@ -205,27 +205,27 @@ def taus(layer, epochs):
     return values
 
 
-def test_temperature_by_hand():
-    """τ starts at 1 and is multiplied by 0.9 after each epoch, down to the floor of 0.0001."""
+def test_temperature_schedule():
+    """τ starts at 1 and is multiplied by 0.9 after each epoch, down to 0.0001."""
     layer = SecondOrderLSTM(I, H)
     assert layer.temperature.item() == 1
-    assert taus(layer, [1, 2, 3, 4]) == pytest.approx([1, 0.9, 0.81, 0.729])
+    assert temperatures(layer, [1, 2, 3, 4]) == pytest.approx([1, 0.9, 0.81, 0.729])
     # 0.9^87 = 1.045e-4, 0.9^88 = 0.940e-4
-    assert taus(layer, [88, 89, 90, 1000]) == pytest.approx([0.9**87, 1e-4, 1e-4, 1e-4])
-    assert taus(layer, [1, 0]) == [1, 1]
+    assert temperatures(layer, [88, 89, 90, 1000]) == pytest.approx([0.9**87, 1e-4, 1e-4, 1e-4])
+    assert temperatures(layer, [1, 0]) == [1, 1]
 
 
 def test_temperature_with_other_settings():
     layer = SecondOrderLSTM(I, H, temperature=2.0, temperature_decay=0.5, temperature_floor=0.3)
     assert layer.temperature.item() == 2
-    assert taus(layer, [1, 2, 3, 4, 5]) == pytest.approx([2, 1, 0.5, 0.3, 0.3])
+    assert temperatures(layer, [1, 2, 3, 4, 5]) == pytest.approx([2, 1, 0.5, 0.3, 0.3])
     constant = SecondOrderLSTM(I, H, temperature=0.7, temperature_decay=1.0)
-    assert taus(constant, [1, 9]) == pytest.approx([0.7, 0.7])
+    assert temperatures(constant, [1, 9]) == pytest.approx([0.7, 0.7])
 
 
-def test_a_floor_above_the_start_never_heats():
+def test_a_floor_above_the_start_is_ignored():
     layer = SecondOrderLSTM(I, H, temperature=0.05, temperature_floor=0.1)
-    assert taus(layer, [1, 2, 50]) == pytest.approx([0.05] * 3)
+    assert temperatures(layer, [1, 2, 50]) == pytest.approx([0.05] * 3)
 
 
 def test_temperature_is_part_of_the_checkpoint():
@@ -247,7 +247,7 @@ def test_temperature_is_part_of_the_checkpoint():
     assert not layer.temperature.requires_grad
 
 
-def test_temperature_leaves_routing_by_token_alone():
+def test_routing_by_token_has_no_temperature():
     layer = SecondOrderLSTM(I, H, num_cells=3, routing="assignment", assignment=TABLE)
     layer.set_epoch(7)
     assert "temperature" not in layer.state_dict()
@@ -256,8 +256,8 @@ def test_temperature_leaves_routing_by_token_alone():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_low_temperatures_in_half_precision(dtype):
-    """A score over the temperature may be more than float16 holds."""
-    torch.manual_seed(6)  # an input's best two scores are far enough apart to round differently
+    """A score divided by the temperature may exceed the range of float16."""
+    torch.manual_seed(6)  # no near-ties between the best two scores of an input
     layer = SecondOrderLSTM(I, H, num_cells=3).to(dtype)
     layer.temperature.fill_(1e-4)
     x = 9 * rand(T, B, I).to(dtype)

@@ -1,4 +1,4 @@
-"""Layers as modules: state_dict, copies, pickles, dtypes, parameter vectors."""
+"""Layers as modules: state_dict, copies, pickles, dtypes and parameter vectors."""
 
 import copy
 import io
@@ -28,9 +28,9 @@ pytestmark = pytest.mark.sampled(1)
 HALF = {"rtol": 0.05, "atol": 0.05}
 
 
-def saved(thing):
+def saved(obj):
     file = io.BytesIO()
-    torch.save(thing, file)
+    torch.save(obj, file)
     file.seek(0)
     return file
 
@@ -49,7 +49,7 @@ def run(layer):
 
 @every_case
 def test_state_dict(case):
-    """Plain tensors that safe loading takes, and all that the function depends on."""
+    """The state dict loads with ``weights_only=True`` and determines the layer's results."""
     layer = case.random(bidirectional=True)
     state = torch.load(saved(layer.state_dict()), weights_only=True)
     other = case.random(bidirectional=True, seed=5)
@@ -60,8 +60,8 @@ def test_state_dict(case):
     assert set(state) == {name for name, _ in layer.named_parameters()} | buffers
 
 
-def test_another_architecture_is_refused():
-    """Never silently: a parameter too many, too few, or of another size."""
+def test_state_dict_of_another_architecture_is_refused():
+    """A missing or extra parameter, or one of another size, is an error."""
     from fairseq_casrnn.layers import CASLSTM, DGLSTM, LSTM
 
     state = CASLSTM(I, H, 2).state_dict()
@@ -73,7 +73,7 @@ def test_another_architecture_is_refused():
 @every_case
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, by_pickle, by_torch])
 def test_copies(case, duplicate):
-    """Equal at first, and independent: of the copy's training the original notices nothing."""
+    """A copy is equal to the original, and training the copy does not change the original."""
     layer = case.random(I, H, 2, bidirectional=True, dropout=0.0, engine="reference").eval()
     twin = duplicate(layer)
     assert type(twin) is type(layer)
@@ -93,7 +93,7 @@ def test_copies(case, duplicate):
 @every_case
 @every_engine
 def test_dtypes(case, engine):
-    """The module moves as any other, and its results and zero state with it."""
+    """``to(dtype)`` converts the module, its results and its zero state."""
     layer = case.random(bidirectional=True, engine=engine)
     exact = run(layer)
     for dtype, tolerance in (
@@ -107,7 +107,7 @@ def test_dtypes(case, engine):
         result = flat(moved.eval()(rand(T, B, I, dtype=dtype), state, LENGTHS))
         assert all(t.dtype == dtype for t in result)
         assert all(t.dtype == dtype for t in as_tuple(moved.zero_state(2)))
-        if case.name != "second_order_lstm":  # whose choice may turn on the last digit
+        if case.name != "second_order_lstm":  # rounding may change its choice of cell
             assert_close([t.double() for t in result], exact, tolerance)
         sum(t.sum() for t in flat(moved.train()(rand(T, B, I, dtype=dtype)))).backward()
         assert all(p.grad.dtype == dtype for p in moved.parameters() if p.grad is not None)
@@ -128,7 +128,7 @@ def test_parameter_vectors(case):
 
 @every_family
 def test_functional_call(case):
-    """The parameters can be handed in from outside; the layer's own stay out of it."""
+    """``functional_call`` uses the given parameters instead of the layer's own."""
     layer, other = (case.random(bidirectional=True, seed=seed) for seed in (0, 5))
     values = dict(other.named_parameters())
     result = flat(
@@ -139,7 +139,7 @@ def test_functional_call(case):
 
 @every_family
 def test_shared_parameters(case):
-    """A parameter that two layers share is found where it is, not a copy made at the start."""
+    """A parameter shared by two layers is read at each call, not copied when assigned."""
     layer, other = case.random(seed=0), case.random(seed=5)
     layer.weight_hh_l0 = other.weight_hh_l0
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Sentence-state LSTM: against a word-by-word reference, by hand, and what padding may not do."""
+"""Sentence-state LSTM: against a word-by-word reference, by hand, and with padding."""
 
 import math
 from functools import partial
@@ -41,7 +41,7 @@ def test_packed_sequence():
 @every_engine
 @every_shape
 def test_equals_the_reference(window, nodes, engine):
-    """Values and gradients of every parameter, on a batch with padding."""
+    """Values and the gradients of every parameter agree, on a batch with padding."""
     layer, x = layer_of(window, nodes, engine=engine), rand(5, 3, I).requires_grad_()
     lengths = torch.tensor(LENGTHS)
     output, g = layer(x, lengths)
@@ -56,7 +56,7 @@ def test_equals_the_reference(window, nodes, engine):
     assert g.shape == (3, nodes * H)
     assert_close([output, g], [expected, expected_g])
     theirs = gradients(weighted([expected, expected_g]), [x, *layer.parameters()])
-    assert all(grad.abs().max() > 0 for grad in theirs)  # no parameter is idle
+    assert all(grad.abs().max() > 0 for grad in theirs)  # the loss depends on every parameter
     assert_close(ours, theirs)
 
 
@@ -77,7 +77,7 @@ def test_gradcheck(engine):
 @pytest.mark.skipif("cpp" not in ENGINES, reason="not compiled")
 @pytest.mark.parametrize("size", [1, 7, 16, 37])
 def test_engines_agree_in_single_precision(size):
-    """Whole vectors of units and what is left of one: within 2e-6, some units in the last place."""
+    """Sizes that are and are not multiples of a vector agree to within 2e-6."""
     results = []
     for engine in ("eager", "cpp"):
         torch.manual_seed(0)
@@ -92,7 +92,7 @@ def test_engines_agree_in_single_precision(size):
 
 @pytest.mark.skipif("cpp" not in ENGINES, reason="not compiled")
 def test_padding_is_not_computed(monkeypatch):
-    """Products of the compiled engine have a row for every word, and none for padding."""
+    """The compiled engine multiplies one row per word, and none for padding."""
     rows = []
 
     def product(x, weight, bias=None, engine=None):
@@ -111,8 +111,8 @@ def test_padding_is_not_computed(monkeypatch):
 
 @pytest.mark.skipif("cpp" not in ENGINES, reason="not compiled")
 @pytest.mark.parametrize("batch", [1, 70])
-def test_threads_do_not_show(batch):
-    """With so many words that they share the units out."""
+def test_number_of_threads_has_no_effect(batch):
+    """There are enough words that the threads share the units among themselves."""
     torch.manual_seed(0)
     layer = SentenceStateLSTM(I, 40, 2, num_sentence_nodes=2, engine="cpp")
     x = rand(5000 // batch, batch, I).float().requires_grad_()
@@ -141,7 +141,7 @@ def test_second_derivatives_are_refused_by_cpp():
 @every_engine
 @pytest.mark.parametrize("recompute", [False, True])
 def test_a_graph_can_be_kept(engine, recompute):
-    """The backward leaves the gates as they are."""
+    """The backward pass does not overwrite the gates."""
     layer, x = layer_of(engine=engine, recompute=recompute), rand(4, 2, I).requires_grad_()
     loss = weighted(layer(x))
     first = torch.autograd.grad(loss, [x, *layer.parameters()], retain_graph=True)
@@ -155,7 +155,7 @@ def test_recomputing_changes_nothing(engine):
     first = gradients(weighted(layer(x, torch.tensor(LENGTHS))), layer.parameters())
     layer.recompute = True
     second = gradients(weighted(layer(x, torch.tensor(LENGTHS))), layer.parameters())
-    if engine == "triton":  # it sums weights' gradients over steps in another order then
+    if engine == "triton":  # it then sums the weights' gradients over steps in another order
         assert_close(first, second)
     else:
         assert all(a.equal(b) for a, b in zip(first, second, strict=True))
@@ -164,7 +164,7 @@ def test_recomputing_changes_nothing(engine):
 @every_engine
 @pytest.mark.parametrize("lengths", [None, LENGTHS])
 def test_in_half_precision_by_autocast(engine, lengths):
-    """bfloat16 has 8 bits: three steps of gates below 1 stay within 0.02."""
+    """bfloat16 has 8 bits, so three steps of gates below 1 stay within 0.02."""
     layer, x = layer_of(engine=engine).float(), rand(5, 3, I).float()
     lengths = None if lengths is None else torch.tensor(lengths)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -174,8 +174,8 @@ def test_in_half_precision_by_autocast(engine, lengths):
         assert ours.float().sub(exact).abs().max() < 0.02
 
 
-def test_without_data():
-    """Nothing is read to know the shapes, which tracing and a GPU's graphs rely on."""
+def test_on_the_meta_device():
+    """Shapes do not depend on data, which tracing and CUDA graphs rely on."""
     layer = SentenceStateLSTM(I, H, 2).to("meta")
     output, g = layer(torch.zeros(5, 2, I, device="meta"))
     assert output.shape == (5, 2, H)
@@ -183,7 +183,7 @@ def test_without_data():
 
 
 @every_engine
-def test_a_view_with_the_other_sign(engine):
+def test_negated_view(engine):
     layer, x = layer_of(engine=engine), rand(1, 1, I)
     given = {"h0": torch._neg_view(-layer.h0.detach())}
     assert_close(torch.func.functional_call(layer, given, x), layer(x))
@@ -211,7 +211,7 @@ def test_parameters():
 
 
 def test_one_word_one_step_by_hand():
-    """All weights zero but a few: σ(0) = 1/2 for every gate, five shares of 1/5."""
+    """Only u has a weight, so every gate is σ(0) = 1/2 and each of the five shares is 1/5."""
     layer = SentenceStateLSTM(1, 1, 1).double()
     with torch.no_grad():
         for parameter in layer.parameters():
@@ -227,8 +227,8 @@ def test_one_word_one_step_by_hand():
     assert g.item() == pytest.approx(0.5 * math.tanh(first / 2))  # one word and the node
 
 
-def test_a_gate_beyond_the_sentence_takes_its_share():
-    """l of the first word counts in the softmax, though the cell there is zero."""
+def test_gates_of_missing_neighbours_count_in_the_softmax():
+    """The first word's gate l takes its share, although there is no cell on its left."""
     layer = SentenceStateLSTM(1, 1, 2).double()
     with torch.no_grad():
         for parameter in layer.parameters():
@@ -248,17 +248,17 @@ def test_a_gate_beyond_the_sentence_takes_its_share():
 
 @every_engine
 @every_shape
-def test_padding_and_order_of_the_batch_do_not_show(window, nodes, engine):
+def test_padding_and_order_of_the_batch_have_no_effect(window, nodes, engine):
     layer, x = layer_of(window, nodes, engine=engine), rand(5, 3, I)
     lengths = torch.tensor(LENGTHS)
     output, g = layer(x, lengths)
-    spoilt = x.clone()
+    with_nan = x.clone()
     for b, length in enumerate(LENGTHS):
-        spoilt[length:, b] = torch.nan
+        with_nan[length:, b] = torch.nan
         assert not output[length:, b].any()
         alone, alone_g = layer(x[:length, b : b + 1])
         assert_close([output[:length, b], g[b]], [alone[:, 0], alone_g[0]])
-    again, again_g = layer(spoilt, lengths)
+    again, again_g = layer(with_nan, lengths)
     assert again.equal(output)
     assert again_g.equal(g)
     grads = gradients(again.sum() + again_g.sum(), layer.parameters())
@@ -272,8 +272,8 @@ def test_padding_and_order_of_the_batch_do_not_show(window, nodes, engine):
 
 
 @pytest.mark.parametrize("window", [1, 2])
-def test_what_a_word_can_reach(window):
-    """A step passes it on to its neighbours; from the third on, the sentence node to everyone."""
+def test_how_far_a_word_reaches(window):
+    """The second step reaches the neighbours; from the third on, the sentence node reaches all."""
     layer, x = layer_of(window), rand(9, 1, I)
     changed = x.clone()
     changed[0] += 1
@@ -284,7 +284,7 @@ def test_what_a_word_can_reach(window):
 
 
 @every_engine
-def test_one_word_and_a_wide_window(engine):
+def test_window_wider_than_the_sentence(engine):
     output, g = layer_of(window=4, engine=engine)(rand(1, 2, I))
     assert output.isfinite().all()
     assert g.isfinite().all()
@@ -304,12 +304,12 @@ def test_sizes_below_one(arguments, name):
         SentenceStateLSTM(*arguments)
 
 
-def test_fewer_than_no_sentence_nodes():
+def test_negative_number_of_sentence_nodes():
     with pytest.raises(UserError, match=r"num_sentence_nodes is -1; it must be .* at least 0"):
         SentenceStateLSTM(3, 4, 1, 1, -1)
 
 
-def test_shapes_that_do_not_fit():
+def test_invalid_shapes():
     layer = SentenceStateLSTM(I, H, 1)
     with pytest.raises(UserError, match=r"shape \(2, 3, 5\); expected \(time, batch, 3\)"):
         layer(torch.zeros(2, 3, 5))

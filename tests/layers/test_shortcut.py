@@ -1,4 +1,4 @@
-"""Shortcut-stacked LSTM: what each layer reads, against torch.nn.LSTM."""
+"""Shortcut-stacked LSTM: the input of each layer, compared with torch.nn.LSTM."""
 
 import pytest
 import torch
@@ -12,8 +12,8 @@ from fairseq_casrnn.layers.shortcut import CONNECTIONS
 I, SIZES, EQUAL = 3, (4, 2, 5), (4, 4, 4)
 
 
-def by_hand(layer, connection, x):
-    """The last output for one unpadded sentence, with torch's own LSTM for each layer."""
+def with_torch(layer, connection, x):
+    """Return the last output for one unpadded sentence, using torch's LSTM for each layer."""
     outputs = []
     for lstm in layer.layers:
         if connection == "residual":
@@ -34,14 +34,14 @@ def by_hand(layer, connection, x):
         ("none", SIZES, (3, 8, 4)),
     ],
 )
-def test_each_layer_reads_what_the_paper_says(connection, sizes, inputs):
+def test_inputs_of_each_layer(connection, sizes, inputs):
     layer = randomize(ShortcutStackedLSTM(I, sizes, connection).double())
     assert tuple(lstm.input_size for lstm in layer.layers) == inputs
     x, lengths = rand(5, 3, I), torch.tensor(LENGTHS)
     output, (h_n, _) = layer(x, lengths)
     assert output.shape == (5, 3, layer.output_size) == (5, 3, 2 * sizes[-1])
     for b, length in enumerate(LENGTHS):
-        expected = by_hand(layer, connection, x[:length, b : b + 1])
+        expected = with_torch(layer, connection, x[:length, b : b + 1])
         assert_close([output[:length, b]], [expected[:, 0]])
         assert not output[length:, b].any()
         assert_close([h_n[0, b]], [output[length - 1, b, : sizes[-1]]])
@@ -57,7 +57,7 @@ def test_parameter_names():
 
 
 @pytest.mark.parametrize("connection", CONNECTIONS)
-def test_dropout_spares_the_words(connection):
+def test_word_embeddings_are_not_dropped(connection):
     layer = ShortcutStackedLSTM(I, (4, 2 if connection != "residual" else 4), connection, 1.0)
     x, below = rand(4, 2, I, dtype=torch.float32), rand(4, 2, 8, dtype=torch.float32)
     assert layer.layer_input(x, []).equal(x)

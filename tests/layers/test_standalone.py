@@ -1,13 +1,13 @@
-"""The layers without fairseq: they import nothing of it, and run where it is not installed."""
+"""The layers work without fairseq installed, and do not import it."""
 
 import subprocess
 import sys
 import textwrap
 
-BLOCK = """
+HIDE_FAIRSEQ = """
     import sys
 
-    class Without:
+    class HiddenFinder:
         def __init__(self, finder):
             self.finder = finder
 
@@ -16,13 +16,13 @@ BLOCK = """
                 return None
             return self.finder.find_spec(name, path, target)
 
-    sys.meta_path[:] = [Without(finder) for finder in sys.meta_path]
+    sys.meta_path[:] = [HiddenFinder(finder) for finder in sys.meta_path]
 """
-USE = """
+USE_LAYERS = """
     import torch
     from fairseq_casrnn import cells, layers, recurrence
 
-    assert "triton" not in sys.modules, "it takes a second to import"
+    assert "triton" not in sys.modules, "importing it takes a second"
     for name in cells.FAMILIES:
         for engine in recurrence.installed():
             layer = layers.build(name, 3, 4, 2, bidirectional=True, engine=engine)
@@ -41,17 +41,17 @@ def python(*parts):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
 
 
-def test_where_fairseq_is_not_installed():
-    done = python(BLOCK, USE)
+def test_without_fairseq():
+    done = python(HIDE_FAIRSEQ, USE_LAYERS)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert "cas_lstm reference 5 2 8" in lines
     assert "second_order_lstm eager 5 2 8" in lines
 
 
-def test_the_block_works():
-    """Else the test above would show nothing."""
-    done = python(BLOCK, "\nimport fairseq\n")
+def test_fairseq_is_hidden():
+    """This makes sure that the test above really runs without fairseq."""
+    done = python(HIDE_FAIRSEQ, "\nimport fairseq\n")
     assert "No module named 'fairseq'" in done.stderr
 
 
@@ -86,8 +86,8 @@ CHANGES = """
 """
 
 
-def test_where_fairseq_is_installed_it_is_left_alone():
-    """Nothing of it is loaded, and nothing outside of the package is changed."""
+def test_importing_changes_nothing_outside_the_package():
+    """With fairseq installed, using layers neither imports nor changes it."""
     done = python(CHANGES)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [

@@ -1,4 +1,4 @@
-"""``layer.step``, as a decoder calls it, is ``layer.forward`` one token at a time."""
+"""``layer.step``, which decoders call, is ``layer.forward`` one token at a time."""
 
 import pytest
 import torch
@@ -24,7 +24,7 @@ from fairseq_casrnn.layers import SecondOrderLSTM
 
 
 def iterate(layer, x, state, **kwargs):
-    """Outputs of all steps, and the last state, as forward returns them."""
+    """Return the outputs of all steps and the last state, as forward does."""
     outputs = []
     for t in range(x.size(0)):
         tokens = {key: value[t] for key, value in kwargs.items()}
@@ -36,7 +36,7 @@ def iterate(layer, x, state, **kwargs):
 @every_case
 @every_engine
 @pytest.mark.parametrize("training", [True, False])
-def test_steps_are_the_forward(case, engine, training):
+def test_steps_equal_forward(case, engine, training):
     layer = case.random(I, H, 3, engine=engine).train(training)
     x, state = rand(T, B, I).requires_grad_(), rand_state(layer)
     leaves = [x, *(s.requires_grad_() for s in as_tuple(state)), *layer.parameters()]
@@ -46,8 +46,8 @@ def test_steps_are_the_forward(case, engine, training):
 
 
 @every_family
-def test_steps_go_on_from_a_forward(case):
-    """A prefix at once, the rest step by step; and the reverse."""
+def test_steps_and_forward_continue_each_other(case):
+    """Steps may continue from the state of a forward, and a forward from that of a step."""
     layer = case.random(I, H, 2).eval()
     x = rand(T, B, I)
     expected = flat(layer(x))
@@ -69,8 +69,8 @@ def test_no_state_is_the_zero_state(case):
 
 
 @every_family
-def test_the_state_may_be_reordered(case):
-    """As a beam search does: rows go their own way, one of them twice."""
+def test_reordered_state(case):
+    """Beam search permutes the rows of the state and may repeat some."""
     layer = case.random(I, H, 2).eval()
     x = rand(T, B, I)
     order = [2, 0, 0, 1]
@@ -86,7 +86,7 @@ def test_the_state_may_be_reordered(case):
 
 
 @every_family
-def test_the_given_state_is_left_as_it_is(case):
+def test_the_given_state_is_not_modified(case):
     layer = case.random(I, H, 2)
     state = rand_state(layer)
     before = [s.clone() for s in as_tuple(state)]
@@ -96,7 +96,7 @@ def test_the_given_state_is_left_as_it_is(case):
 
 @every_family
 def test_dropout_between_the_layers(case):
-    """p = 1 in training as in forward, none in eval."""
+    """With p = 1, steps equal forward in training and in eval."""
     layer = case.random(I, H, 3, dropout=1.0)
     x, state = rand(1, B, I), rand_state(layer)
     for training in (True, False):
@@ -111,8 +111,8 @@ def test_routing_by_token():
     assert_close(iterate(layer, x, state, tokens=tokens), expected)
 
 
-@pytest.mark.parametrize("way", [True, "interleaved"])
-def test_two_directions_have_no_steps(way):
-    layer = SecondOrderLSTM(I, H, 2, bidirectional=way)
+@pytest.mark.parametrize("bidirectional", [True, "interleaved"])
+def test_bidirectional_layers_have_no_steps(bidirectional):
+    layer = SecondOrderLSTM(I, H, 2, bidirectional=bidirectional)
     with pytest.raises(UserError, match=r"^a bidirectional stack has no steps: it reads whole"):
         layer.step(rand(B, I), None)

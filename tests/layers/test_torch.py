@@ -1,4 +1,4 @@
-"""LSTM and GRU against ``torch.nn``, and conversion from and to it."""
+"""LSTM and GRU compared with ``torch.nn``, and converted from and to it."""
 
 import pytest
 import torch
@@ -28,25 +28,25 @@ from fairseq_casrnn.layers import CASLSTM, GRU, LSTM, HighwayLSTM, SecondOrderLS
 KINDS = {"lstm": (nn.LSTM, LSTM), "gru": (nn.GRU, GRU)}
 every_kind = pytest.mark.parametrize("kind", KINDS)
 shapes = pytest.mark.parametrize(
-    ("depth", "both"), [(1, False), (1, True), (3, False), (3, True)], ids=str
+    ("num_layers", "bidirectional"), [(1, False), (1, True), (3, False), (3, True)], ids=str
 )
 
 
-def torch_module(kind, depth, both, **kwargs):
-    module = KINDS[kind][0](I, H, depth, bidirectional=both, **kwargs)
+def torch_module(kind, num_layers, bidirectional, **kwargs):
+    module = KINDS[kind][0](I, H, num_layers, bidirectional=bidirectional, **kwargs)
     return randomize(module.double())
 
 
-def convert(kind, module, **kwargs):
+def from_torch(kind, module, **kwargs):
     return getattr(KINDS[kind][1], f"from_torch_{kind}")(module, **kwargs)
 
 
-def back(kind, layer):
+def to_torch(kind, layer):
     return getattr(layer, f"to_torch_{kind}")()
 
 
 def run(module, x, state, lengths=None):
-    """Output, final state and gradients of x and of the state, for a torch module or a layer."""
+    """Return output, final state and gradients of x and state, for a torch module or a layer."""
     x = x.clone().requires_grad_()
     state = tuple(s.clone().requires_grad_() for s in as_tuple(state))
     start = state if len(state) == 2 else state[0]
@@ -59,9 +59,9 @@ def run(module, x, state, lengths=None):
 @every_kind
 @shapes
 @every_engine
-def test_same_function(kind, depth, both, engine):
-    theirs = torch_module(kind, depth, both)
-    ours = convert(kind, theirs)
+def test_same_function(kind, num_layers, bidirectional, engine):
+    theirs = torch_module(kind, num_layers, bidirectional)
+    ours = from_torch(kind, theirs)
     ours.engine = engine
     assert ours.bias_l0.dtype == torch.float64
     state = rand_state(ours)
@@ -71,28 +71,28 @@ def test_same_function(kind, depth, both, engine):
 
 @every_kind
 @shapes
-def test_there_and_back(kind, depth, both):
-    """The torch module that comes out computes the same, forward and backward."""
-    theirs = torch_module(kind, depth, both)
-    ours = convert(kind, theirs)
-    again = back(kind, ours)
+def test_round_trip(kind, num_layers, bidirectional):
+    """Converting to torch again gives a module that computes the same, forward and backward."""
+    theirs = torch_module(kind, num_layers, bidirectional)
+    ours = from_torch(kind, theirs)
+    again = to_torch(kind, ours)
     assert type(again) is type(theirs)
     assert again.weight_hh_l0.dtype == torch.float64
     state = rand_state(ours)
     assert_close(*(run(module, rand(T, B, I), state) for module in (again, theirs)))
     assert [p.shape for p in again.parameters()] == [p.shape for p in theirs.parameters()]
-    third = convert(kind, again)
+    third = from_torch(kind, again)
     for name, parameter in ours.named_parameters():
         assert torch.equal(parameter, third.state_dict()[name]), name
 
 
 @every_kind
-def test_the_copy_is_independent(kind):
+def test_converted_layers_share_no_memory(kind):
     theirs = torch_module(kind, 2, True)
-    ours = convert(kind, theirs)
+    ours = from_torch(kind, theirs)
     before = {name: p.clone() for name, p in ours.state_dict().items()}
     randomize(theirs, seed=9)
-    again = back(kind, ours)
+    again = to_torch(kind, ours)
     randomize(again, seed=10)
     assert all(torch.equal(before[name], p) for name, p in ours.state_dict().items())
 
@@ -100,7 +100,7 @@ def test_the_copy_is_independent(kind):
 @every_kind
 def test_single_precision(kind):
     theirs = torch_module(kind, 2, True).float()
-    ours = convert(kind, theirs)
+    ours = from_torch(kind, theirs)
     state = tuple(s.float() for s in as_tuple(rand_state(ours)))
     state = state if kind == "lstm" else state[0]
     x = rand(T, B, I, dtype=torch.float32)
@@ -110,12 +110,12 @@ def test_single_precision(kind):
 @every_kind
 def test_settings_are_kept(kind):
     theirs = torch_module(kind, 2, False, dropout=0.3).eval()
-    ours = convert(kind, theirs)
+    ours = from_torch(kind, theirs)
     assert ours.dropout == 0.3
     assert not ours.training
-    assert back(kind, ours).dropout == 0.3
-    assert not back(kind, ours).training
-    assert convert(kind, theirs.train()).training
+    assert to_torch(kind, ours).dropout == 0.3
+    assert not to_torch(kind, ours).training
+    assert from_torch(kind, theirs.train()).training
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_settings_are_kept(kind):
     [(CASLSTM, {"lam": 0}), (CASLSTM, {"lam": "0"}), (SecondOrderLSTM, {"num_cells": 1})],
 )
 @every_engine
-def test_other_layers_that_can_be_a_plain_lstm(kind, options, engine):
+def test_layers_that_are_a_plain_lstm_convert(kind, options, engine):
     theirs = torch_module("lstm", 3, False)
     ours = kind.from_torch_lstm(theirs, engine=engine, **options)
     assert type(ours) is kind
@@ -134,9 +134,9 @@ def test_other_layers_that_can_be_a_plain_lstm(kind, options, engine):
 
 
 @pytest.mark.parametrize("kind", [CASLSTM, HighwayLSTM, SecondOrderLSTM])
-@pytest.mark.parametrize("both", [False, True])
-def test_one_layer_of_them_converts_as_it_is(kind, both):
-    theirs = torch_module("lstm", 1, both)
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_one_layer_of_other_cells_converts(kind, bidirectional):
+    theirs = torch_module("lstm", 1, bidirectional)
     ours = kind.from_torch_lstm(theirs)
     state = rand_state(ours)
     results = [run(m, rand(T, B, I), state) for m in (ours, theirs, ours.to_torch_lstm())]
@@ -144,8 +144,8 @@ def test_one_layer_of_them_converts_as_it_is(kind, both):
     assert_close(results[2], results[1])
 
 
-def test_a_converted_cas_starts_as_the_lstm_and_can_leave_it():
-    """The vertical gate's weights are zero, not what they happened to be."""
+def test_converted_cas_has_zero_vertical_gates():
+    """The vertical gate's weights are zero instead of random."""
     ours = CASLSTM.from_torch_lstm(torch_module("lstm", 2, False), lam=0)
     for key in ("weight_ih_l1", "weight_hh_l1", "bias_l1"):
         assert not getattr(ours, key)[4 * H :].any()
@@ -160,7 +160,7 @@ def test_a_converted_cas_starts_as_the_lstm_and_can_leave_it():
         (SecondOrderLSTM, {"num_cells": 2}),
     ],
 )
-def test_layers_that_cannot_be_a_plain_lstm(kind, options):
+def test_layers_that_are_no_plain_lstm_do_not_convert(kind, options):
     name = kind.__name__
     with pytest.raises(UserError, match=rf"^a {name} with these options is not a plain LSTM; "):
         kind.from_torch_lstm(torch_module("lstm", 2, False), **options)
@@ -170,19 +170,19 @@ def test_layers_that_cannot_be_a_plain_lstm(kind, options):
 
 
 def test_subclasses_convert_like_their_base():
-    class Own(SecondOrderLSTM):
+    class OwnSecondOrder(SecondOrderLSTM):
         pass
 
     class OwnCAS(CASLSTM):
         pass
 
     torch_lstm = torch_module("lstm", 2, False)
-    assert Own.from_torch_lstm(torch_lstm).options.num_cells == 1
+    assert OwnSecondOrder.from_torch_lstm(torch_lstm).options.num_cells == 1
     with pytest.raises(UserError, match="which a OwnCAS cannot do; convert to LSTM"):
         OwnCAS.from_torch_lstm(torch_module("lstm", 2, True), lam=0)
 
 
-def test_no_conversion_where_there_is_no_such_function():
+def test_cells_without_a_torch_counterpart_have_no_conversion():
     for name in ("NormalizedLSTM", "DGLSTM", "GRU"):
         kind = getattr(__import__("fairseq_casrnn.layers", fromlist=[name]), name)
         assert not hasattr(kind, "from_torch_lstm")
@@ -193,21 +193,21 @@ def test_no_conversion_where_there_is_no_such_function():
 def test_independent_directions_do_not_convert_above_one_layer(kind):
     ours = KINDS[kind][1](I, H, 2, bidirectional=True)
     with pytest.raises(UserError, match=r"^torch concatenates the directions after every layer"):
-        back(kind, ours)
-    back(kind, KINDS[kind][1](I, H, 1, bidirectional=True))
-    back(kind, KINDS[kind][1](I, H, 2, bidirectional="interleaved"))
+        to_torch(kind, ours)
+    to_torch(kind, KINDS[kind][1](I, H, 1, bidirectional=True))
+    to_torch(kind, KINDS[kind][1](I, H, 2, bidirectional="interleaved"))
 
 
-def test_a_cas_cannot_interleave_what_torch_interleaves():
+def test_bidirectional_torch_lstm_does_not_convert_to_cas():
     with pytest.raises(UserError, match="which a CASLSTM cannot do; convert to LSTM"):
         CASLSTM.from_torch_lstm(torch_module("lstm", 2, True), lam=0)
 
 
 @every_kind
-def test_torch_modules_that_are_refused(kind):
+def test_other_torch_modules_are_refused(kind):
     other = "gru" if kind == "lstm" else "lstm"
     with pytest.raises(UserError, match=rf"^expected a torch\.nn\.{kind.upper()}"):
-        convert(kind, torch_module(other, 1, False))
+        from_torch(kind, torch_module(other, 1, False))
 
 
 def test_projections_are_refused():
@@ -218,19 +218,19 @@ def test_projections_are_refused():
 
 
 @every_kind
-def test_truth_values_other_than_true(kind):
-    """1 is as good as True: two independent directions."""
+def test_bidirectional_may_be_1(kind):
+    """1 means True, which is two independent directions."""
     ours = KINDS[kind][1](I, H, 2, bidirectional=1)
     assert ours.bidirectional is True
     with pytest.raises(UserError, match=r"^torch concatenates"):
-        back(kind, ours)
+        to_torch(kind, ours)
 
 
 @every_engine
-@pytest.mark.parametrize("both", [False, True])
-def test_dropout_falls_where_torch_lets_it_fall(both, engine):
-    """From the same seed both draw the same mask, between the layers and nowhere else."""
-    theirs = torch_module("lstm", 3, both, dropout=0.4)
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_dropout_masks_equal_torchs(bidirectional, engine):
+    """From the same seed both draw the same masks, only between the layers."""
+    theirs = torch_module("lstm", 3, bidirectional, dropout=0.4)
     ours = LSTM.from_torch_lstm(theirs, engine=engine)
     results = []
     for module in (ours, theirs):

@@ -1,4 +1,4 @@
-"""Tensors that are no plain memory: traced, fake, batched, functional, of a subclass."""
+"""Tensors without ordinary memory: traced, fake, meta, batched, functional, or of a subclass."""
 
 import warnings
 
@@ -52,7 +52,7 @@ LAYERS = {
         LENGTHS,
     ),
 }
-# Both have code that only plain memory may reach.
+# Both engines have code that only ordinary tensors may reach.
 every_fast_engine = pytest.mark.parametrize(
     "engine", [name for name in ("cpp", "eager") if name in recurrence.installed()]
 )
@@ -60,7 +60,7 @@ every_layer = pytest.mark.parametrize("name", LAYERS)
 every_length = pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["full", "padded"])
 
 
-WAYS = [(recurrence.default(), None, False), ("eager", LENGTHS, True)]
+TRACED = [(recurrence.default(), None, False), ("eager", LENGTHS, True)]
 
 
 def outputs(result) -> tuple[torch.Tensor, ...]:
@@ -68,14 +68,14 @@ def outputs(result) -> tuple[torch.Tensor, ...]:
     return output, *as_tuple(state)
 
 
-def built(name, engine):
-    """A layer in double precision and its lengths."""
+def build(name, engine):
+    """Return a layer in double precision and its lengths."""
     make, lengths = LAYERS[name]
     return make(engine), lengths
 
 
-def traced(layer, x, lengths):
-    """The traced layer, as a function of x and lengths (None if they are None)."""
+def trace(layer, x, lengths):
+    """Return the traced layer as a function of x and lengths, which may be None."""
     arguments = {"x": x} if lengths is None else {"x": x, "lengths": torch.tensor(lengths)}
     with warnings.catch_warnings(action="ignore", category=torch.jit.TracerWarning):
         module = torch.jit.trace(layer, example_kwarg_inputs=arguments, check_trace=False)
@@ -91,24 +91,24 @@ def as_lengths(lengths):
 
 
 @every_family
-@pytest.mark.parametrize(("engine", "lengths", "learns"), WAYS)
-def test_trace(case, engine, lengths, learns):
-    """What the layer computes, for the input it was traced with and for another."""
-    layer = case.random(bidirectional=True, engine=engine).eval().requires_grad_(learns)
-    run = traced(layer, rand(T, B, I), lengths)
+@pytest.mark.parametrize(("engine", "lengths", "requires_grad"), TRACED)
+def test_trace(case, engine, lengths, requires_grad):
+    """The traced layer computes the same as the layer, also for other inputs and lengths."""
+    layer = case.random(bidirectional=True, engine=engine).eval().requires_grad_(requires_grad)
+    run = trace(layer, rand(T, B, I), lengths)
     for seed, other in ((0, lengths), (1, lengths and [5, 2, 4])):
-        x = rand(T, B, I, seed=seed).requires_grad_(learns)
+        x = rand(T, B, I, seed=seed).requires_grad_(requires_grad)
         expected, found = flat(layer(x, None, other)), flat(run(x, other))
         assert_close(found, expected)
-        if learns:
+        if requires_grad:
             assert_close(gradients(weighted(found), [x]), gradients(weighted(expected), [x]))
 
 
 @every_layer
 @every_fast_engine
-def test_trace_of_other_layers(name, engine):
-    layer, lengths = built(name, engine)
-    run = traced(layer, rand(T, B, I), lengths and [T] * B)
+def test_trace_in_other_layers(name, engine):
+    layer, lengths = build(name, engine)
+    run = trace(layer, rand(T, B, I), lengths and [T] * B)
     x = rand(T, B, I, seed=1)
     assert_close(outputs(run(x, lengths)), outputs(layer(x, lengths=lengths)))
 
@@ -117,7 +117,7 @@ def test_trace_of_other_layers(name, engine):
 @every_fast_engine
 @every_length
 def test_fake_tensors(case, engine, lengths):
-    """Shapes without numbers, as torch.compile and memory estimators ask for them."""
+    """torch.compile and memory estimators ask for shapes without data."""
     layer = case.random(bidirectional=True, engine=engine)
     real = flat(layer(rand(T, B, I), None, lengths))
     with FakeTensorMode() as mode:
@@ -133,10 +133,10 @@ def test_fake_tensors(case, engine, lengths):
 @every_layer
 @every_fast_engine
 def test_fake_tensors_in_other_layers(name, engine):
-    real, lengths = built(name, engine)
+    real, lengths = build(name, engine)
     expected = outputs(real(rand(T, B, I), lengths=lengths))
     with FakeTensorMode():
-        layer, _ = built(name, engine)
+        layer, _ = build(name, engine)
         found = outputs(layer(torch.zeros(T, B, I).double(), lengths=as_lengths(lengths)))
         weighted(found).backward()
     assert [t.shape for t in found] == [t.shape for t in expected]
@@ -144,8 +144,8 @@ def test_fake_tensors_in_other_layers(name, engine):
 
 @every_layer
 @every_fast_engine
-def test_meta(name, engine):
-    real, lengths = built(name, engine)
+def test_meta_device(name, engine):
+    real, lengths = build(name, engine)
     expected = outputs(real(rand(T, B, I), lengths=lengths))
     found = outputs(real.to("meta")(rand(T, B, I).to("meta"), lengths=lengths))
     assert [t.shape for t in found] == [t.shape for t in expected]
@@ -155,7 +155,7 @@ def test_meta(name, engine):
 @every_family
 @every_fast_engine
 def test_vmap(case, engine):
-    """One batch after another, over inputs and over an ensemble's parameters."""
+    """The layer can be mapped over inputs and over the parameters of an ensemble."""
     layer = case.random(I, H, 2, engine=engine)
     x = rand(2, T, B, I)
     expected = [flat(layer(part, None, LENGTHS)) for part in x]
@@ -173,11 +173,11 @@ def test_vmap(case, engine):
 
 @every_layer
 @every_fast_engine
-def test_vmap_of_other_layers(name, engine):
-    layer, lengths = built(name, engine)
+def test_vmap_in_other_layers(name, engine):
+    layer, lengths = build(name, engine)
     x = rand(2, T, B, I)
     expected = [outputs(layer(part, lengths=lengths)) for part in x]
-    if name.startswith("recomputed"):  # torch.utils.checkpoint knows no vmap
+    if name.startswith("recomputed"):  # torch.utils.checkpoint does not support vmap
         with torch.no_grad():
             found = torch.vmap(lambda part: outputs(layer(part, lengths=lengths)))(x)
     else:
@@ -189,7 +189,7 @@ def test_vmap_of_other_layers(name, engine):
 @every_fast_engine
 @every_length
 def test_functional_derivatives(case, engine, lengths):
-    """torch.func's gradient is autograd's; its forward mode fits both."""
+    """Gradients of torch.func and forward-mode derivatives agree with autograd."""
     layer = case.random(I, H, 2, engine=engine)
     x, direction = rand(T, B, I), rand(T, B, I, seed=1)
 
@@ -223,7 +223,7 @@ def test_functionalize_and_make_fx(case):
     "name", mostly_full(["lstm-lengths", "sentence state-lengths"], "sentence state-lengths")
 )
 def test_export(name):
-    layer, lengths = built(name, None)
+    layer, lengths = build(name, None)
     x, lengths = rand(T, B, I), torch.tensor(lengths)
     program = torch.export.export(layer, (x,), {"lengths": lengths}, strict=False)
     other = torch.tensor([2, 4, 5])
@@ -232,12 +232,12 @@ def test_export(name):
     )
 
 
-class Plain(torch.Tensor):
-    """A subclass that changes nothing."""
+class PlainSubclass(torch.Tensor):
+    """A tensor subclass that changes nothing."""
 
 
 class Wrapper(torch.Tensor):
-    """A subclass without memory of its own: every operation goes to the tensor inside."""
+    """A subclass without memory of its own, which passes every operation to the tensor inside."""
 
     @staticmethod
     def __new__(cls, inner):
@@ -261,30 +261,30 @@ class Wrapper(torch.Tensor):
 
 @every_family
 @every_fast_engine
-@pytest.mark.parametrize("kind", [Plain, Wrapper])
+@pytest.mark.parametrize("kind", [PlainSubclass, Wrapper])
 def test_subclasses(case, engine, kind):
     layer = case.random(I, H, 2, engine=engine).requires_grad_(False)
     x = rand(T, B, I)
-    given = x.as_subclass(Plain) if kind is Plain else Wrapper(x)
+    given = x.as_subclass(PlainSubclass) if kind is PlainSubclass else Wrapper(x)
     found = flat(layer(given))
-    found = [t.as_subclass(torch.Tensor) if kind is Plain else t.inner for t in found]
+    found = [t.as_subclass(torch.Tensor) if kind is PlainSubclass else t.inner for t in found]
     assert_close(found, flat(layer(x)))
 
 
 @every_family
 @every_fast_engine
 @every_length
-@pytest.mark.parametrize("learns", [False, True])
-def test_results_may_be_changed_in_place(case, engine, lengths, learns):
-    """With gradients that are right, since no buffer of the backward is handed out."""
-    layer = case.random(I, H, 2, engine=engine).requires_grad_(learns)
-    x = rand(T, B, I).requires_grad_(learns)
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_results_may_be_changed_in_place(case, engine, lengths, requires_grad):
+    """In-place changes of the results leave the gradients right."""
+    layer = case.random(I, H, 2, engine=engine).requires_grad_(requires_grad)
+    x = rand(T, B, I).requires_grad_(requires_grad)
     plain = weighted([t + 1 for t in flat(layer(x, None, lengths))])
     result = flat(layer(x, None, lengths))
     for part in result:
         part += 1
     assert_close([weighted(result)], [plain])
-    if learns:
+    if requires_grad:
         leaves = [x, *layer.parameters()]
         assert_close(gradients(weighted(result), leaves), gradients(plain, leaves))
 
@@ -292,8 +292,8 @@ def test_results_may_be_changed_in_place(case, engine, lengths, learns):
 @every_layer
 @pytest.mark.parametrize("options", [{}, {"batch_first": True}], ids=["time first", "batch first"])
 def test_results_are_no_views(name, options):
-    """On which FSDP would lose its hooks."""
-    layer, lengths = built(name, None)
+    """FSDP would lose its hooks on views."""
+    layer, lengths = build(name, None)
     layer.batch_first = bool(options)
     x = rand(B, T, I) if options else rand(T, B, I)
     for result in (outputs(layer(x, lengths=lengths)), outputs(layer(x[0]))):
@@ -302,8 +302,8 @@ def test_results_are_no_views(name, options):
 
 @every_layer
 @every_fast_engine
-def test_results_of_other_layers_may_be_changed_in_place(name, engine):
-    layer, lengths = built(name, engine)
+def test_results_may_be_changed_in_place_in_other_layers(name, engine):
+    layer, lengths = build(name, engine)
     leaves = list(layer.parameters())
     plain = weighted([t + 1 for t in outputs(layer(rand(T, B, I), lengths=lengths))])
     result = outputs(layer(rand(T, B, I), lengths=lengths))
@@ -314,39 +314,38 @@ def test_results_of_other_layers_may_be_changed_in_place(name, engine):
 
 @every_fast_engine
 @pytest.mark.parametrize("name", ["lstm", "lstm-lengths"])
-def test_batched_gradients_are_refused_where_they_are_not_known(name, engine):
-    layer, lengths = built(name, engine)
+def test_batched_gradients_are_refused(name, engine):
+    layer, lengths = build(name, engine)
     x = rand(T, B, I).requires_grad_()
     output, _ = layer(x, lengths=lengths)
     with pytest.raises((UserError, RuntimeError), match="takes one gradient at a time"):
         torch.autograd.grad(output, x, torch.stack([output, output]), is_grads_batched=True)
 
 
-@every_layer
+# torch.utils.checkpoint does not support vmap.
+@pytest.mark.parametrize("name", [name for name in LAYERS if not name.startswith("recomputed")])
 def test_batched_gradients_of_the_reference(name):
-    layer, lengths = built(name, "reference")
+    layer, lengths = build(name, "reference")
     x = rand(T, B, I).requires_grad_()
     output = layer(x, lengths=lengths)[0]
     grads = torch.stack([rand(*output.shape, seed=seed) for seed in (1, 2)])
-    if name.startswith("recomputed"):
-        return  # torch.utils.checkpoint knows no vmap
     one_by_one = [torch.autograd.grad(output, x, g, retain_graph=True)[0] for g in grads]
     (found,) = torch.autograd.grad(output, x, grads, is_grads_batched=True)
     assert_close([found], [torch.stack(one_by_one)])
 
 
-def test_products():
-    """Those that the compiled extension would take over."""
+def test_functions_that_the_extension_replaces():
+    """Functions that the compiled extension replaces work under transforms, too."""
     x, weight, bias = (rand(*n, dtype=torch.float32) for n in ((300, 40), (50, 40), (50,)))
     expected = torch.nn.functional.linear(x, weight, bias)
     tolerance = {"rtol": 1e-4, "atol": 1e-4}
     assert_close([linear(x, weight, bias)], [expected], tolerance)
-    traced = torch.jit.trace(lambda x: linear(x, weight, bias), x)
-    assert_close([traced(2 * x)], [2 * expected - bias], tolerance)
+    trace = torch.jit.trace(lambda x: linear(x, weight, bias), x)
+    assert_close([trace(2 * x)], [2 * expected - bias], tolerance)
     batched = torch.vmap(linear, (None, 0, None))(x, weight.expand(2, -1, -1), bias)
     assert_close(batched, [expected] * 2, tolerance)
-    traced = torch.jit.trace(lambda x: SharedWeightLinear(weight, 1)(x), x)
-    assert_close([traced(2 * x)], [2 * (expected - bias)], tolerance)
+    trace = torch.jit.trace(lambda x: SharedWeightLinear(weight, 1)(x), x)
+    assert_close([trace(2 * x)], [2 * (expected - bias)], tolerance)
     with FakeTensorMode() as mode:
         fakes = [mode.from_tensor(t) for t in (x, weight, bias)]
         assert linear(*fakes).shape == (300, 50)

@@ -1,4 +1,4 @@
-"""What only the compiled engine has; that it computes what the others do is in test_engines.py."""
+"""What only the compiled engine has. test_engines.py compares its results with the reference."""
 
 import pytest
 import torch
@@ -34,7 +34,9 @@ PRECISIONS = pytest.mark.parametrize(
 
 
 def layer_of(case, steps, batch, size, dtype, inputs=3):
-    """The top cell of a stack of two; x, weight_ih, bias, weight_hh, h0, c0, side, *params."""
+    """Return the top cell of a stack of two, and x, weight_ih, bias, weight_hh, h0, c0, side,
+    *params.
+    """
     cell = case.layer().cells[1]
     side = None
     if cell.num_cells:
@@ -56,7 +58,7 @@ def layer_of(case, steps, batch, size, dtype, inputs=3):
 
 
 def run_only(engine, cell, tensors, last=None):
-    """Outputs, with the input's product left to the engine."""
+    """Return the outputs, leaving the product of the input to the engine."""
     x, w_ih, bias, w_hh, h0, c0, side, *params = tensors
     gx = InputProduct(x, w_ih, bias)
     reads = side_input(cell, side) | {"params": tuple(params)}
@@ -65,7 +67,7 @@ def run_only(engine, cell, tensors, last=None):
 
 
 def run(engine, cell, tensors, last=None):
-    """Outputs and all gradients."""
+    """Return the outputs and all gradients."""
     result = run_only(engine, cell, tensors, last)
     return result, gradients(weighted(result), [t for t in tensors if t is not None])
 
@@ -83,26 +85,46 @@ def test_sizes_that_are_no_multiple_of_a_vector(case, dtype, tolerance, size, ba
 
 
 @compiled
+@every_family
+def test_gradients_of_the_input_product(case):
+    """They are the same in a second backward, and if only one tensor needs a gradient."""
+    cell, tensors = layer_of(case, 4, 3, 5, torch.float64)
+    last = torch.tensor([3, 0, 2])
+    result = run_only("cpp", cell, tensors, last)
+    leaves = [t for t in tensors if t is not None]
+    first, second = (
+        torch.autograd.grad(weighted(result), leaves, retain_graph=True) for _ in range(2)
+    )
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    for wanted, expected in zip(leaves, first, strict=True):
+        some = [t if t is None or t is wanted else t.detach() for t in tensors]
+        (grad,) = torch.autograd.grad(weighted(run_only("cpp", cell, some, last)), wanted)
+        assert_close([grad], [expected])
+    with torch.inference_mode():
+        assert_close(run_only("cpp", cell, tensors, last), [t.detach() for t in result])
+
+
+@compiled
 @every_case
 @PRECISIONS
 def test_many_steps_of_large_products(case, dtype, tolerance):
-    """Products by the matrix library, and the input's in more than one block of steps."""
+    """The matrix library multiplies, and the input has more than one block of steps."""
     steps, batch, size = 70, 16, 65
     cell, tensors = layer_of(case, steps, batch, size, dtype)
     with torch.no_grad():
         tensors[1] *= 0.3
-        tensors[3] *= 0.5  # else the steps make more and more of how the library rounds
+        tensors[3] *= 0.5  # otherwise the steps amplify the library's rounding errors
     (ours, d_ours), (theirs, d_theirs) = (run(e, cell, tensors) for e in ("cpp", "eager"))
     assert_close(ours, theirs, tolerance)
     assert_close(d_ours, d_theirs, {"rtol": tolerance["rtol"], "atol": 100 * tolerance["atol"]})
-    with torch.no_grad():  # the gates of one block are then overwritten by the next
+    with torch.no_grad():  # then each block of gates overwrites the last
         assert_close(run_only("cpp", cell, tensors), [t.detach() for t in theirs], tolerance)
 
 
 @compiled
 @pytest.mark.parametrize("which", ["weight_ih", "weight_hh", "both"])
 def test_weights_without_a_dense_dimension(which):
-    """As slices of larger ones, where products are large enough for kernels that want one."""
+    """Weights are slices of larger ones, and products are large enough for fast kernels."""
     case = next(c for c in FAMILIES if c.name == "cas_lstm")
     cell, tensors = layer_of(case, 6, 40, 64, torch.float32, inputs=64)
     with torch.no_grad():
@@ -119,8 +141,8 @@ def test_weights_without_a_dense_dimension(which):
 @compiled
 @every_case
 @PRECISIONS
-def test_rows_shared_out_among_threads(case, dtype, tolerance):
-    """A step large enough that each thread takes rows of its own."""
+def test_rows_are_divided_among_threads(case, dtype, tolerance):
+    """The step is so large that each thread gets rows of its own."""
     cell, tensors = layer_of(case, 5, 67, 96, dtype)
     theirs, d_theirs = run("eager", cell, tensors)
     with three_threads():
@@ -130,7 +152,7 @@ def test_rows_shared_out_among_threads(case, dtype, tolerance):
 
 
 @every_case
-def test_one_step_after_another_walks_through_a_sequence(case):
+def test_one_step_repeated_equals_a_sequence(case):
     cell, tensors = layer_of(case, 6, 3, 5, torch.float64, inputs=7)
     x, w_ih, bias, w_hh, h, c, side, *params = tensors
     reads = side_input(cell, side) | {"params": tuple(params)}
@@ -146,7 +168,9 @@ def test_one_step_after_another_walks_through_a_sequence(case):
 
 
 def activations(a):
-    """tanh(a) and σ(a) as the compiled LSTM computes them: c = i ⊙ g with the other factor at 1."""
+    """Return tanh(a) and σ(a) as the compiled LSTM computes them: c = i ⊙ g with the other factor
+    1.
+    """
     a = a.view(1, -1, 1)
     big, none = torch.full_like(a, 40.0), torch.full_like(a, -40.0)
     zero, no_weight = torch.zeros_like(a[0]), a.new_zeros(4, 1)
@@ -164,11 +188,11 @@ def test_accuracy_of_activations():
     for ours, true in zip(activations(a), exact, strict=True):
         error = (ours.double() - true).abs()
         assert error.max() < 3e-7
-        assert (error / true.abs().clamp(min=1e-30)).max() < 1e-6  # near 0, too
+        assert (error / true.abs().clamp(min=1e-30)).max() < 1e-6  # also relative to values near 0
 
 
 @compiled
-def test_activations_far_out():
+def test_activations_of_extreme_values():
     a = torch.tensor([-1e30, -1e4, -100.0, 100.0, 1e4, 1e30, -float("inf"), float("inf")])
     tanh, sigmoid = activations(a)
     assert torch.equal(tanh, torch.sign(a))
@@ -207,10 +231,10 @@ def test_nan_stays_in_its_row(case):
 
 @compiled
 @pytest.mark.parametrize("which", range(7))
-def test_shapes_that_do_not_fit_are_errors(which):
+def test_wrong_shapes_are_errors(which):
     case = next(c for c in FAMILIES if c.name == "cas_lstm")
     cell, tensors = layer_of(case, 5, 4, 9, torch.float32)
-    if which == 0:  # a shorter x makes a shorter sequence, which the cells below do not fit
+    if which == 0:  # a shorter x no longer fits the cell states below
         tensors[0] = tensors[0][:-1]
     else:
         tensors[which] = tensors[which][..., :-1]
@@ -224,18 +248,22 @@ def test_shapes_that_do_not_fit_are_errors(which):
 def test_autocast_keeps_states_in_single_precision(case, engine, inside):
     cell, tensors = layer_of(case, 6, 3, 5, torch.float32)
     expected, d_expected = run(engine, cell, tensors)
-    tensors[0] = tensors[0].detach().bfloat16().requires_grad_()  # as another module left it
+    tensors[0] = (
+        tensors[0].detach().bfloat16().requires_grad_()
+    )  # as the output of another module under autocast
     with torch.autocast("cpu", torch.bfloat16):
         result = run_only(engine, cell, tensors)
     assert all(t.dtype == torch.float32 for t in result)
-    with torch.autocast("cpu", torch.bfloat16, enabled=inside):  # where the backward is called
+    with torch.autocast(
+        "cpu", torch.bfloat16, enabled=inside
+    ):  # backward may be called inside or outside
         grads = gradients(weighted(result), [t for t in tensors if t is not None])
     assert_close(result, expected, {"rtol": 0.1, "atol": 0.1})
     assert_close([g.float() for g in grads], d_expected, {"rtol": 0.2, "atol": 0.5})
 
 
-class Plus(LSTMCell):
-    """An LSTM whose output is one larger."""
+class PlusOne(LSTMCell):
+    """An LSTM whose output is larger by one."""
 
     def step(self, *args, **reads):
         h, c = super().step(*args, **reads)
@@ -251,7 +279,7 @@ class Plus(LSTMCell):
 
 @pytest.fixture
 def eager_runs(monkeypatch):
-    """Counts the runs that ``cpp`` leaves to ``eager``."""
+    """Records the runs that ``cpp`` leaves to ``eager``."""
     runs, original = [], eager.run
 
     def spy(*args):
@@ -282,8 +310,8 @@ def test_empty_batches_do_not_reach_the_loop():
 
 
 @compiled
-def test_the_loop_itself_refuses_an_empty_batch():
-    """It would divide by the size."""
+def test_the_compiled_loop_refuses_an_empty_batch():
+    """The loop divides by the batch size."""
     state = rand(0, 4)
     inputs = rand(3, 0, 3), rand(16, 3), rand(16)
     tensors = LoopTensors(None, *inputs, rand(16, 4), state, state, side=None)
@@ -292,8 +320,8 @@ def test_the_loop_itself_refuses_an_empty_batch():
 
 
 @pytest.mark.parametrize("which", range(4), ids=["x", "h", "c", "weight"])
-def test_views_of_the_other_sign_run_on_eager(eager_runs, which):
-    """As ``tensor.conj().imag`` is one: a bit says that its numbers are to be negated."""
+def test_negated_views_run_on_eager(eager_runs, which):
+    """In views such as ``tensor.conj().imag`` a bit says that all values are to be negated."""
     tensors = [rand(3, 2, 3), rand(2, 4), rand(2, 4), rand(16, 3)]
     found = []
     for view in (False, True):
@@ -307,17 +335,17 @@ def test_views_of_the_other_sign_run_on_eager(eager_runs, which):
 
 
 @compiled
-def test_a_changed_cell_runs_on_eager(eager_runs):
+def test_a_subclass_of_a_cell_runs_on_eager(eager_runs):
     gx, weight, zero = rand(4, 2, 20), rand(20, 5), rand(2, 5)
     ours, theirs = (
-        recurrence.run(e, Plus(), gx.clone(), weight, zero, zero) for e in ("cpp", "reference")
+        recurrence.run(e, PlusOne(), gx.clone(), weight, zero, zero) for e in ("cpp", "reference")
     )
     assert eager_runs
     assert_close(ours, theirs)
 
 
-def test_kernels_are_named_in_the_row_of_their_cell():
-    """But for that of a bottom layer that is another cell's."""
+def test_kernels_are_listed_with_their_family():
+    """A bottom layer may also be a plain LSTM with the LSTM's kernel."""
     for case in CASES:
         bottom, above = (cell.kernel for cell in case.layer().cells)
         kernels = cells.FAMILIES[case.name].kernels
@@ -328,8 +356,8 @@ def test_kernels_are_named_in_the_row_of_their_cell():
 
 
 def test_kernels_are_not_inherited():
-    class Own(CASCell):
+    class OwnCAS(CASCell):
         pass
 
-    assert (CASCell("trainable").kernel, Own("trainable").kernel) == ("cas_lstm_trained", None)
-    assert Own().is_fused()
+    assert (CASCell("trainable").kernel, OwnCAS("trainable").kernel) == ("cas_lstm_trained", None)
+    assert OwnCAS().is_fused()

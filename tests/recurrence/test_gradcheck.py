@@ -1,15 +1,15 @@
-"""Finite differences against every cell's gradients on every engine, in double precision."""
+"""Every cell's gradients compared with finite differences on every engine, in float64."""
 
 import pytest
 import torch
-from helpers import as_tuple, every_case, every_engine, every_way, flat, rand, rand_state
+from helpers import as_tuple, every_case, every_direction, every_engine, flat, rand, rand_state
 from torch.autograd import gradcheck
 
 pytestmark = pytest.mark.sampled(1)
 
 
 def check(layer, steps, batch, lengths, fast):
-    """All outputs against all inputs: x, initial state, every parameter, attention included."""
+    """Check all outputs against all inputs: x, the initial state and every parameter."""
     names = [name for name, _ in layer.named_parameters()]
     state = as_tuple(rand_state(layer, batch))
     x = rand(steps, batch, layer.input_size)
@@ -31,11 +31,13 @@ def test_every_element(case, engine):
     check(case.random(1, 1, 2, engine=engine), 3, 2, [2, 3], fast=False)
 
 
-@every_way
+@every_direction
 @every_engine
-def test_directions(case, way, engine):
-    """In a random direction of the space, which needs but two evaluations."""
-    check(case.random(3, 2, 2, bidirectional=way, engine=engine), 4, 3, [2, 4, 1], fast=True)
+def test_random_directions(case, bidirectional, engine):
+    """Check one random direction per tensor, which takes only two evaluations."""
+    check(
+        case.random(3, 2, 2, bidirectional=bidirectional, engine=engine), 4, 3, [2, 4, 1], fast=True
+    )
 
 
 @every_case
