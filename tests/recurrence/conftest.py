@@ -1,4 +1,4 @@
-"""What several tests of the engines need."""
+"""Fixtures for the tests of the engines."""
 
 import logging
 
@@ -17,7 +17,7 @@ def messages(caplog):
 
 @pytest.fixture(params=["highest", "medium"])
 def precision(request):
-    """torch's switch, set to each."""
+    """Run the test with each value of torch's float32 matmul precision."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(request.param)
     yield request.param

@@ -1,4 +1,4 @@
-"""Which engine runs: the layer's, the environment's or the default; and that it is said once."""
+"""Which engine runs (the layer's, the environment's or the default), and that it is logged."""
 
 import logging
 from dataclasses import replace
@@ -19,7 +19,7 @@ from fairseq_casrnn.recurrence.decoder import run_reference
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_the_layer_runs_on_the_engine_it_is_given(engine, monkeypatch):
+def test_the_layer_runs_on_the_chosen_engine(engine, monkeypatch):
     used = []
     for one in recurrence.ENGINES.values():
 
@@ -44,7 +44,7 @@ def test_default_engine(monkeypatch):
     monkeypatch.setenv("CASRNN_ENGINE", "auto")
     assert recurrence.choose().name == default
     monkeypatch.setenv("CASRNN_ENGINE", "reference")
-    assert recurrence.choose("eager").name == "eager"  # what a layer asks for goes before
+    assert recurrence.choose("eager").name == "eager"  # the layer's choice takes precedence
 
 
 def test_unknown_engine(monkeypatch):
@@ -68,7 +68,7 @@ def test_the_engine_is_logged_once(caplog):
 
 
 class StepOnly(Cell):
-    """An LSTM without forget gate, and without a backward of its own."""
+    """An LSTM without a forget gate and without a fused forward and backward."""
 
     ih_blocks = hh_blocks = 3
 
@@ -78,22 +78,22 @@ class StepOnly(Cell):
         return o.sigmoid() * c.tanh(), c
 
 
-def test_what_an_engine_cannot_do_goes_on_until_one_can(messages):
+def test_cells_without_a_kernel_fall_back_to_the_reference(messages):
     gx, weight, zero = rand(T, B, 3 * H), rand(3 * H, H), rand(B, H)
     found = {
         name: recurrence.run(name, StepOnly(), gx.clone(), weight, zero, zero)[0]
         for name in recurrence.installed()
     }
     assert all(torch.equal(hs, found["reference"]) for hs in found.values())
-    said = [m.partition(": ") for m in messages() if "falls back" in m]
-    assert {first for first, _, _ in said} == {
+    fallbacks = [m.partition(": ") for m in messages() if "falls back" in m]
+    assert {first for first, _, _ in fallbacks} == {
         f"engine '{name}' falls back to 'reference'" for name in found if name != "reference"
     }
-    assert all("StepOnly" in reason or "CUDA" in reason for _, _, reason in said)
+    assert all("StepOnly" in reason or "CUDA" in reason for _, _, reason in fallbacks)
 
 
 def test_empty_batches_and_dtypes_without_a_kernel(messages):
-    """Each goes to the next engine that has an answer, which is not always the reference."""
+    """Each falls back to the next engine that supports it, not always to ``reference``."""
     if recurrence.default() == "cpp":
         LSTM(2, H, engine="cpp").bfloat16()(rand(T, B, 2, dtype=torch.bfloat16))
         LSTM(2, H, engine="cpp")(rand(T, 0, 2, dtype=torch.float32))
@@ -101,14 +101,14 @@ def test_empty_batches_and_dtypes_without_a_kernel(messages):
         assert any("engine 'cpp' falls back to 'reference'" in m for m in messages())
 
 
-class Other(LSTMCell):
-    """For all that a kernel knows, another cell."""
+class OtherLSTM(LSTMCell):
+    """A subclass, for which the LSTM's kernel must not be used."""
 
 
-def test_decoders_say_it_too(messages):
+def test_fallback_of_decoders_is_logged_once(messages):
     decode, _ = make(Case("stacked_lstm"))
-    decode = replace(decode, layers=[replace(layer, cell=Other()) for layer in decode.layers])
+    decode = replace(decode, layers=[replace(layer, cell=OtherLSTM()) for layer in decode.layers])
     assert_close(decoding.run("cpp", decode), run_reference(decode))
     if "cpp" in recurrence.installed():
-        said = "engine 'cpp' falls back to 'eager': it has no kernel for Other"
-        assert messages().count(said) == 1
+        message = "engine 'cpp' falls back to 'eager': it has no kernel for OtherLSTM"
+        assert messages().count(message) == 1

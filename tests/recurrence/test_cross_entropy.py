@@ -1,4 +1,4 @@
-"""The cross entropy of a linear map without a table of logits, beside fairseq's own."""
+"""The fused cross entropy, which stores no table of logits, compared with fairseq's."""
 
 import contextlib
 import math
@@ -22,7 +22,7 @@ SINGLE = {"rtol": 2e-6, "atol": 1e-5}  # gradients are sums over up to 5208 clas
 
 
 def example(rows, classes, dtype=torch.float64, features=5, scale=3.0):
-    """x (2, rows, E), weight, bias and a target in which each third word is padding."""
+    """Return x (2, rows, E), weight, bias, and a target in which every third word is padding."""
     x = rand(2, rows, features, dtype=torch.double)
     weight = scale * rand(classes, features, seed=1, dtype=torch.double)
     bias = rand(classes, seed=2, dtype=torch.double)
@@ -33,37 +33,37 @@ def example(rows, classes, dtype=torch.float64, features=5, scale=3.0):
     return [t.to(dtype).requires_grad_() for t in (x, weight, bias)], target
 
 
-def fairseqs(inputs, target, smoothing):
+def fairseq_loss(inputs, target, smoothing):
     lprobs = torch.log_softmax(torch.nn.functional.linear(*inputs), -1)
     return label_smoothed_nll_loss(lprobs, target, smoothing, ignore_index=PAD)
 
 
-def doubled(inputs):
+def in_double(inputs):
     return [None if t is None else t.detach().double().requires_grad_() for t in inputs]
 
 
-def fairseqs_gradients(inputs, target, smoothing, factor):
-    loss, _ = fairseqs(inputs, target, smoothing)
+def fairseq_gradients(inputs, target, smoothing, factor):
+    loss, _ = fairseq_loss(inputs, target, smoothing)
     return torch.autograd.grad(factor * loss, [t for t in inputs if t is not None])
 
 
-def roundings(inputs, target, factor):
-    """Of fairseq's gradients without smoothing, the same products; some CPUs are rough."""
-    exact = fairseqs_gradients(doubled(inputs), target, 0.0, factor)
-    single = fairseqs_gradients(inputs, target, 0.0, factor)
+def rounding_errors(inputs, target, factor):
+    """Return how far fairseq's own float32 gradients are off; this varies between CPUs."""
+    exact = fairseq_gradients(in_double(inputs), target, 0.0, factor)
+    single = fairseq_gradients(inputs, target, 0.0, factor)
     return [float((s - e).abs().max()) for s, e in zip(single, exact, strict=True)]
 
 
-def assert_as_fairseqs(inputs, target, smoothing, close, factor=2.5):
+def assert_equals_fairseq(inputs, target, smoothing, close, factor=2.5):
     loss, plain = cross_entropy(*inputs, LossSpec(target, smoothing, PAD))
     used = [t for t in inputs if t is not None]
     grads = torch.autograd.grad(factor * loss, used)
-    exact = doubled(inputs)
-    expected, nll = fairseqs(exact, target, smoothing)
-    theirs = fairseqs_gradients(exact, target, smoothing, factor)
+    exact = in_double(inputs)
+    expected, nll = fairseq_loss(exact, target, smoothing)
+    theirs = fairseq_gradients(exact, target, smoothing, factor)
     torch.testing.assert_close(loss.double(), expected.double(), **close)
     torch.testing.assert_close(plain.double(), nll.double(), **close)
-    rough = roundings(inputs, target, factor)
+    rough = rounding_errors(inputs, target, factor)
     for ours, known, rounding in zip(grads, theirs, rough, strict=True):
         near = {**close, "atol": max(close["atol"], 2 * rounding)}
         torch.testing.assert_close(ours.double(), known, **near)
@@ -77,19 +77,19 @@ def assert_as_fairseqs(inputs, target, smoothing, close, factor=2.5):
 @pytest.mark.parametrize(
     ("dtype", "close"), [(torch.float64, DOUBLE), (torch.float32, SINGLE)], ids=["double", "single"]
 )
-def test_agrees_with_fairseqs(classes, smoothing, dtype, close):
+def test_equals_fairseq(classes, smoothing, dtype, close):
     inputs, target = example(7, classes, dtype)
     assert can_fuse(inputs[1])
-    assert_as_fairseqs(inputs, target, smoothing, close)
-    assert_as_fairseqs([*inputs[:2], None], target, smoothing, close, factor=1)
+    assert_equals_fairseq(inputs, target, smoothing, close)
+    assert_equals_fairseq([*inputs[:2], None], target, smoothing, close, factor=1)
 
 
 def assert_near(inputs, target, limit):
-    """Loss and gradients, as vectors, beside fairseq's in double; returns the worst."""
+    """Compare loss and gradients with fairseq's in double; return the largest relative error."""
     loss, _ = cross_entropy(*inputs, LossSpec(target, 0.1, PAD))
     grads = torch.autograd.grad(loss, inputs)
-    exact = doubled(inputs)
-    expected, _ = fairseqs(exact, target, 0.1)
+    exact = in_double(inputs)
+    expected, _ = fairseq_loss(exact, target, 0.1)
     theirs = torch.autograd.grad(expected, exact)
     worst = max(
         float((ours - known).norm() / known.norm())
@@ -99,7 +99,7 @@ def assert_near(inputs, target, limit):
     return worst
 
 
-# A single table; several, the last of which has fewer rows; features in two pieces.
+# One table of logits; several tables, the last one smaller; features in two blocks.
 SIZES = [(700, 130, 33), (1700, 4099, 33), (600, 5000, 1300)]
 
 
@@ -112,7 +112,7 @@ def test_many_rows(precision, size, threads):
     with three_threads() if threads == 3 else contextlib.nullcontext():
         worst = assert_near(inputs, target, 1e-5 if precision == "highest" else 1e-2)
     narrow = precision == "medium" and cpp.extension()[0].is_narrow(inputs[1], classes)
-    assert narrow == (worst > 1e-4)  # factors with 8 bits
+    assert narrow == (worst > 1e-4)  # factors are rounded to 8 bits
     wanted = LossSpec(target, 0.1, PAD)
     loss, plain = cross_entropy(*inputs, wanted)
     with torch.no_grad():
@@ -128,10 +128,10 @@ def test_many_rows_in_double(size):
 
 
 @pytest.mark.parametrize("wanted", [(), (0,), (1,), (2,), (0, 2), (1, 2)], ids=str)
-def test_only_the_gradients_that_are_wanted(wanted):
+def test_gradients_of_some_inputs(wanted):
     inputs, target = example(6, 11)
-    exact = doubled(inputs)
-    expected, nll = fairseqs(exact, target, 0.1)
+    exact = in_double(inputs)
+    expected, nll = fairseq_loss(exact, target, 0.1)
     for place, tensor in enumerate(inputs):
         tensor.requires_grad_(place in wanted)
     loss, plain = cross_entropy(*inputs, LossSpec(target, 0.1, PAD))
@@ -144,8 +144,8 @@ def test_only_the_gradients_that_are_wanted(wanted):
         )
 
 
-def test_no_gradients_where_nothing_learns(monkeypatch):
-    """In validation the weights are parameters still."""
+def test_no_gradients_are_computed_without_grad_mode(monkeypatch):
+    """In validation, too, the weights are parameters that require gradients."""
     inputs, target = example(6, 11)
     asked, original = [], cpp.OPS.cross_entropy
 
@@ -164,7 +164,7 @@ def test_no_gradients_where_nothing_learns(monkeypatch):
 
 @pytest.mark.parametrize("rows", [20, 400])
 def test_any_strides(precision, rows):
-    """Of views, which keep their strides; the larger ones get to panels."""
+    """Views keep their strides; the larger number of rows uses packed panels."""
     inputs, target = example(rows, 3500, torch.float32, features=24)
     x, weight, bias = (t.detach() for t in inputs)
     x = x.flatten(0, 1)
@@ -190,17 +190,17 @@ def test_any_strides(precision, rows):
     torch.testing.assert_close(result(sliced, weight, bias, unpadded), plain, **close)
 
 
-def logits_of(bias, rows):
-    """x and weight whose product is nothing, and a bias that is all of the logits."""
+def inputs_with_logits(bias, rows):
+    """Return x and weight whose product is 0, so that the logits are ``bias``."""
     classes = len(bias)
     x = torch.zeros(rows, 2, dtype=bias.dtype, requires_grad=True)
     return x, torch.ones(classes, 2, dtype=bias.dtype), bias.requires_grad_()
 
 
-def test_a_class_that_is_ruled_out():
+def test_class_of_probability_zero():
     bias = rand(20, dtype=torch.float32)
     bias[4] = -math.inf
-    inputs, target = logits_of(bias, 6), torch.tensor([5, 0, PAD, 19, 3, 5])
+    inputs, target = inputs_with_logits(bias, 6), torch.tensor([5, 0, PAD, 19, 3, 5])
     loss, _ = cross_entropy(*inputs, LossSpec(target, 0.0, PAD))
     (grad,) = torch.autograd.grad(loss, bias)
     logits = bias.expand(6, 20)
@@ -215,7 +215,7 @@ def test_logits_far_apart(dtype):
     for likely, value, loss_of_0 in ((4, 1000.0, 2000.0), (32, 30.0, 1030.0)):
         bias = torch.full((33,), -1000.0, dtype=dtype)
         bias[likely] = value
-        inputs, expected = logits_of(bias, 2), torch.zeros(33, dtype=dtype)
+        inputs, expected = inputs_with_logits(bias, 2), torch.zeros(33, dtype=dtype)
         loss, _ = cross_entropy(*inputs, LossSpec(torch.tensor([likely, 0]), 0.0, PAD))
         assert loss.item() == pytest.approx(loss_of_0, rel=1e-6)
         (grad,) = torch.autograd.grad(loss, bias)
@@ -223,7 +223,7 @@ def test_logits_far_apart(dtype):
         torch.testing.assert_close(grad, expected, rtol=0, atol=1e-30)
 
 
-def test_nothing_but_padding_and_not_a_number():
+def test_only_padding_and_nan():
     inputs, target = example(4, 9)
     for rows in (4, 0):
         inputs[0] = inputs[0].detach()[:, :rows].requires_grad_()
@@ -239,7 +239,7 @@ def test_nothing_but_padding_and_not_a_number():
 
 
 def test_second_derivatives_are_refused():
-    """Also where the incoming gradient is a constant, which once_differentiable lets pass."""
+    """They are refused even if the incoming gradient is a constant."""
     inputs, target = example(3, 5)
     loss, _ = cross_entropy(*inputs, LossSpec(target, 0.1, PAD))
     with pytest.raises(UserError, match="fused criterions have no second derivatives"):
@@ -247,7 +247,7 @@ def test_second_derivatives_are_refused():
 
 
 def test_a_second_backward():
-    """As torch's own: an error, or with retain_graph the same again."""
+    """It is an error as in torch, or with retain_graph gives the same gradients."""
     inputs, target = example(3, 5)
     loss, _ = cross_entropy(*inputs, LossSpec(target, 0.1, PAD))
     first = torch.autograd.grad(loss, inputs, retain_graph=True)
@@ -260,7 +260,7 @@ def test_a_second_backward():
         loss.backward()
 
 
-def test_what_does_not_fit_is_an_error():
+def test_wrong_inputs_are_errors():
     (x, weight, bias), target = example(4, 9)
     for wrong, message in (
         ((x, weight[:8], bias), "bias has shape"),
@@ -274,7 +274,7 @@ def test_what_does_not_fit_is_an_error():
             cross_entropy(*wrong, LossSpec(target, 0.0, PAD))
 
 
-def test_only_where_the_extension_can():
+def test_can_fuse():
     weight = torch.zeros(9, 5)
     assert can_fuse(weight)
     assert not can_fuse(weight.bfloat16())

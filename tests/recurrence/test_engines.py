@@ -1,4 +1,4 @@
-"""Every engine against ``reference`` in ``recurrence.run``: one layer, one direction."""
+"""Every engine compared with ``reference`` in ``recurrence.run``: one layer, one direction."""
 
 import math
 import re
@@ -34,11 +34,11 @@ every_cell = pytest.mark.parametrize(
         pytest.param(case, k, id=f"{case}-l{k}")
         for case in CASES
         for k in (0, 1)
-        # The layers are alike, or else the bottom one does not depend on the options.
+        # One layer is enough if all are alike; otherwise layer 0 does not depend on options.
         if (case in FAMILIES or k == 1 if case.reads_lower_cell else k == 0)
     ],
 )
-# A cell with a step alone runs under autograd, which keeps what it needs by itself.
+# Cells that define only a step run under autograd, which saves what it needs.
 every_fused_cell = pytest.mark.parametrize(
     ("case", "k"),
     [p for p in every_cell.args[1] if p.values[0].layer().cells[p.values[1]].is_fused()],
@@ -47,7 +47,7 @@ every_last = pytest.mark.parametrize("last", [None, LAST], ids=["full", "lengths
 
 
 def leaves_of(case, k, dtype=torch.float64, steps=T, batch=B, size=H):
-    """The cell of layer k and random gx, weight_hh, h0, c0, side input, elementwise parameters."""
+    """Return the cell of layer k, and random gx, weight_hh, h0, c0, side input and parameters."""
     cell = case.layer().cells[k]
     side = rand(steps, batch, cell.num_cells or size, seed=14)
     if cell.num_cells:
@@ -69,7 +69,7 @@ def present(tensors):
 
 
 def run(engine, cell, leaves, last=LAST, layout=lambda t: t):
-    """Outputs without the Nones. gx is a fresh tensor each time: the engine may overwrite it."""
+    """Return the outputs that are not None. gx is a new tensor, which the engine may overwrite."""
     gx, *rest = leaves
     weight_hh, h0, c0, side, *params = (None if t is None else layout(t) for t in rest)
     gx = layout(gx * 1)
@@ -79,7 +79,7 @@ def run(engine, cell, leaves, last=LAST, layout=lambda t: t):
 
 
 def assert_same(engine, cell, leaves, tolerance=None, chosen=None, **kwargs):
-    """Outputs, and gradients of all or the ``chosen`` outputs, as the reference has them."""
+    """Compare the outputs, and the gradients of all or of the ``chosen`` outputs."""
     tolerance = {} if tolerance is None else {"tolerance": tolerance}
     ours, theirs = (run(name, cell, leaves, **kwargs) for name in (engine, "reference"))
     assert_close(ours, theirs, **tolerance)
@@ -109,7 +109,7 @@ def test_agrees_in_single_precision(case, k, engine):
 @every_cell
 @every_other
 @every_last
-def test_any_part_of_the_outputs_may_be_used(case, k, engine, last):
+def test_gradients_of_some_outputs(case, k, engine, last):
     cell, leaves = leaves_of(case, k)
     count = 4 if cell.has_cell else 2
     for size in range(1, count):
@@ -123,7 +123,7 @@ def test_any_part_of_the_outputs_may_be_used(case, k, engine, last):
 @every_other
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 def test_sizes(case, k, engine, dtype):
-    """Whatever remains when elements are taken several at a time, and when rows are shared out."""
+    """Sizes that are no multiple of a vector, and rows divided among threads."""
     for steps, batch, size in ((2, 1, 1), (3, 2, 5), (2, 3, 19), (3, 37, 40)):
         cell, leaves = leaves_of(case, k, dtype, steps, batch, size)
         last = torch.arange(batch) % steps
@@ -140,19 +140,19 @@ def test_one_step(case, k, engine):
 
 
 def strided(t):
-    """The values of ``t`` with its axes in memory the other way round."""
+    """Return a copy of ``t`` whose axes are in reverse order in memory."""
     return t.transpose(0, -1).contiguous().transpose(0, -1)
 
 
 def apart(t):
-    """The values of ``t`` as every other element of a larger tensor."""
+    """Return a copy of ``t`` that is every other element of a larger tensor."""
     return torch.stack([t, torch.full_like(t, float("nan"))], dim=-1)[..., 0]
 
 
 @every_cell
 @every_other
 @pytest.mark.parametrize("layout", [strided, apart])
-def test_memory_layout_does_not_matter(case, k, engine, layout):
+def test_memory_layout_has_no_effect(case, k, engine, layout):
     cell, leaves = leaves_of(case, k)
     assert not layout(leaves[0]).is_contiguous()
     assert_same(engine, cell, leaves, layout=layout)
@@ -161,7 +161,7 @@ def test_memory_layout_does_not_matter(case, k, engine, layout):
 @every_cell
 @every_other
 def test_expanded_states(case, k, engine):
-    """One state for all sequences and one side input for all steps, expanded."""
+    """One state is expanded over all sequences, and one side input over all steps."""
     cell, (gx, weight, h0, c0, side, *params) = leaves_of(case, k)
     h0 = h0[:1].detach().requires_grad_()
     c0 = None if c0 is None else c0[:1].detach().requires_grad_()
@@ -182,8 +182,8 @@ def test_expanded_states(case, k, engine):
 
 @every_cell
 @every_other
-def test_gradients_on_strided_outputs(case, k, engine):
-    """The gradient that arrives may be expanded or transposed."""
+def test_strided_incoming_gradients(case, k, engine):
+    """The incoming gradient may be expanded or transposed."""
     cell, leaves = leaves_of(case, k)
     grads = []
     for name in (engine, "reference"):
@@ -198,8 +198,8 @@ def test_gradients_on_strided_outputs(case, k, engine):
 
 @every_cell
 @every_other
-def test_constant_input(case, k, engine):
-    """One row of gx for all steps and sequences, expanded, cannot be overwritten."""
+def test_expanded_input(case, k, engine):
+    """gx is one expanded row, which must not be overwritten."""
     cell, leaves = leaves_of(case, k)
     row = leaves[0].detach()[:1, :1]
     leaves[0] = row.expand(T, B, -1)
@@ -212,7 +212,7 @@ def test_constant_input(case, k, engine):
 @every_cell
 @every_other
 @every_last
-def test_leaves_its_inputs_alone(case, k, engine, last):
+def test_inputs_are_not_modified(case, k, engine, last):
     cell, leaves = leaves_of(case, k)
     before = [t.detach().clone() for t in present(leaves)]
     weights = [rand(*t.shape, seed=5) for t in run(engine, cell, leaves, last)]
@@ -226,7 +226,7 @@ def test_leaves_its_inputs_alone(case, k, engine, last):
 @every_cell
 @every_other
 def test_backward_twice(case, k, engine):
-    """With retain_graph the second pass finds everything as the first did."""
+    """With retain_graph, a second backward gives the same gradients."""
     cell, leaves = leaves_of(case, k)
     ours, theirs = (run(name, cell, leaves) for name in (engine, "reference"))
     for seed in (3, 3, 40):
@@ -243,7 +243,7 @@ def test_backward_twice(case, k, engine):
 @every_cell
 @every_other
 def test_used_twice_in_one_graph(case, k, engine):
-    """The state of one run is where the next begins; the parameters are shared."""
+    """One run starts from the final state of another that shares its parameters."""
     cell, leaves = leaves_of(case, k)
     grads = []
     for name in (engine, "reference"):
@@ -258,7 +258,7 @@ def test_used_twice_in_one_graph(case, k, engine):
 @every_cell
 @every_other
 def test_frozen_inputs(case, k, engine):
-    """Any single input may be the only one that needs a gradient."""
+    """Each input may be the only one that needs a gradient."""
     cell, leaves = leaves_of(case, k)
     everything = gradients(weighted(run(engine, cell, leaves)), present(leaves))
     for wanted, expected in zip(present(leaves), everything, strict=True):
@@ -283,7 +283,7 @@ def test_without_gradients(case, k, engine):
 @every_other
 @pytest.mark.parametrize("which", ["output", "weight"])
 def test_changing_what_backward_needs_is_an_error(case, k, engine, which):
-    """Never a wrong gradient: torch sees that a tensor was changed in place."""
+    """torch notices that a tensor was changed in place, so gradients are never wrong."""
     cell, leaves = leaves_of(case, k)
     result = run(engine, cell, leaves)
     loss = weighted(result)

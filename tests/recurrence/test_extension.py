@@ -1,4 +1,4 @@
-"""How the compiled engine is built and loaded, and what happens where it is not."""
+"""Building and loading the compiled engine, and what happens without it."""
 
 import importlib.util
 import os
@@ -24,20 +24,20 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @compiled
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems' compilers may lack OpenMP")
-def test_it_has_threads():
-    """And they are torch's own, not those of a second OpenMP library beside it."""
+def test_the_extension_uses_torchs_threads():
+    """It must not load a second OpenMP library beside torch's."""
     module = cpp.extension()[0]
     assert module.has_threads
     library = Path(module.__file__)
     used = subprocess.run(["ldd", library], capture_output=True, text=True, check=True).stdout
     maps = Path("/proc/self/maps").read_text(encoding="utf-8")
     theirs = [line for line in maps.splitlines() if "torch/lib/libgomp" in line]
-    assert not theirs or "libgomp.so.1 " in used  # the name of torch's, which is loaded before
+    assert not theirs or "libgomp.so.1 " in used  # torch's library, which is loaded first
 
 
 @pytest.fixture
 def library(monkeypatch, tmp_path):
-    """A file in the place of the compiled one."""
+    """A file in place of the compiled extension."""
     path = tmp_path / "_cpp.so"
     path.touch()
     monkeypatch.setattr(cpp, "PACKAGE", tmp_path.resolve())
@@ -47,7 +47,7 @@ def library(monkeypatch, tmp_path):
 
 @pytest.fixture
 def import_as(monkeypatch, library):
-    """Makes the import of the extension give what it is told, and ``extension()`` look again."""
+    """A function that sets the result of importing the extension and calls ``extension()``."""
 
     def set_result(result):
         def import_module(name):
@@ -77,15 +77,15 @@ def test_reasons_not_to_use_the_extension(import_as):
         assert re.search(reason, why)
 
 
-def test_one_of_other_sources_is_not_loaded(import_as, library, tmp_path):
-    """Whatever has changed in them. In an installed wheel there are none to compare with."""
+def test_extension_compiled_from_other_sources_is_not_loaded(import_as, library, tmp_path):
+    """Any change of a source counts; an installed wheel has no sources to compare with."""
     (tmp_path / "csrc").mkdir()
     good = SimpleNamespace(torch_version=torch.__version__)
     assert import_as(good) == (good, None)
     source = tmp_path / "csrc" / "loop.cpp"
     source.write_text("int a;")
     stale = "it was compiled from other C++ sources than this package's; install again"
-    assert import_as(good) == (None, stale)  # it says nothing of its sources
+    assert import_as(good) == (None, stale)  # the file names no sources
     library.write_bytes(f"\0fairseq_casrnn sources: {digest(tmp_path)};\0".encode())
     assert import_as(good) == (good, None)
     source.write_text("int b;")
@@ -95,8 +95,8 @@ def test_one_of_other_sources_is_not_loaded(import_as, library, tmp_path):
     assert import_as(good) == (None, stale)
 
 
-def test_another_copys_is_not_loaded(import_as, monkeypatch, tmp_path):
-    """The import finds one where another copy of the package is installed to be edited in place."""
+def test_extension_of_another_copy_is_not_loaded(import_as, monkeypatch, tmp_path):
+    """The import finds the extension of a copy of the package that is installed as editable."""
     good = SimpleNamespace(torch_version=torch.__version__)
     assert import_as(good) == (good, None)
     monkeypatch.setattr(cpp, "PACKAGE", tmp_path / "clone" / "fairseq_casrnn")
@@ -125,14 +125,14 @@ def test_a_clone_beside_the_installed_package(monkeypatch, tmp_path):
     assert f"was compiled for the copy of this package in {installed}, " in why
 
 
-def test_a_lesser_processor_does_not_load_it(import_as, monkeypatch, library):
-    """It would end the process at its first such instruction."""
+def test_extension_for_another_processor_is_not_loaded(import_as, monkeypatch, library):
+    """An instruction that the processor lacks would end the process."""
     library.write_bytes(b"\x7fELF\0fairseq_casrnn needs: avx2 avx512f avx512_bf16;\0")
     good = SimpleNamespace(torch_version=torch.__version__)
     for flags, lacking in (
         ("avx2 fma", "avx512_bf16, avx512f,"),
         ("avx2 avx512f avx512_bf16", None),
-        ("", None),  # not known
+        ("", None),  # unknown
     ):
         monkeypatch.setattr(cpp, "instructions", lambda flags=flags: frozenset(flags.split()))
         module, why = import_as(good)
@@ -141,7 +141,7 @@ def test_a_lesser_processor_does_not_load_it(import_as, monkeypatch, library):
 
 
 @compiled
-def test_the_extension_says_what_it_needs():
+def test_required_instructions_of_the_extension():
     if not cpp.instructions():
         pytest.skip("the processor's instructions are not known")
     needs = cpp.required_instructions(Path(cpp.extension()[0].__file__).read_bytes())
@@ -149,7 +149,7 @@ def test_the_extension_says_what_it_needs():
     assert least.get(cpp.extension()[0].instruction_set, set()) <= needs <= cpp.instructions()
 
 
-WITHOUT = """
+WITHOUT_EXTENSION = """
 import logging, sys
 sys.modules["fairseq_casrnn._cpp"] = None  # makes its import fail
 logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
@@ -163,10 +163,10 @@ for _ in range(2):
 """
 
 
-def test_without_the_extension_eager_runs_and_says_why():
+def test_without_the_extension_eager_runs():
     env = {k: v for k, v in os.environ.items() if k != "CASRNN_ENGINE"}
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT],
+        [sys.executable, "-c", WITHOUT_EXTENSION],
         capture_output=True,
         text=True,
         check=True,
@@ -185,16 +185,16 @@ def test_building_without_a_compiler_succeeds(tmp_path):
     build = [sys.executable, "setup.py", "-q", "build_ext", "-b", tmp_path, "-t", tmp_path]
     done = subprocess.run(build, capture_output=True, text=True, cwd=ROOT, env=env)
     assert done.returncode == 0, done.stderr
-    said = [line for line in done.stderr.splitlines() if line.startswith("fairseq-casrnn:")]
-    assert len(said) == 1
-    assert "engine 'cpp' not compiled" in said[0]
-    assert "no-such-compiler" in said[0]
+    message = [line for line in done.stderr.splitlines() if line.startswith("fairseq-casrnn:")]
+    assert len(message) == 1
+    assert "engine 'cpp' not compiled" in message[0]
+    assert "no-such-compiler" in message[0]
     assert not list(tmp_path.rglob("*.so"))
 
 
 @pytest.mark.full
-def test_building_leaves_no_earlier_file(tmp_path):
-    """Which may be for another processor or torch; without a compiler there is none then."""
+def test_building_removes_the_earlier_extension(tmp_path):
+    """The earlier file may be for another processor or torch, also if there is no compiler now."""
     env = {**os.environ, "CC": "no-such-compiler", "CXX": "no-such-compiler"}
     (tmp_path / "fairseq_casrnn").mkdir()
     stale = tmp_path / "fairseq_casrnn" / f"_cpp{sysconfig.get_config_var('EXT_SUFFIX')}"

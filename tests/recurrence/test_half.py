@@ -1,4 +1,4 @@
-"""Weights in float16 and bfloat16: gates' sums and cell states stay in single precision."""
+"""Weights in float16 and bfloat16: sums of gates and cell states stay in float32."""
 
 import pytest
 import torch
@@ -10,20 +10,20 @@ from fairseq_casrnn.recurrence import decoding
 from fairseq_casrnn.recurrence.decoder import DecoderInputs, DecoderLayer, run_reference
 
 HALF = pytest.mark.parametrize("dtype", HALVES, ids=["bf16", "f16"])
-# Cells with a kink, such as a ReLU, where rounding may change the sign, and with it a gradient.
+# Cells with a kink, such as a ReLU, whose gradient may change if rounding changes a sign.
 KINKED: set[str] = set()
 STEPS, SMALL = 16, 1 / 1024  # 4 + SMALL is 4 in both dtypes
 
 
 def slow_cell(dtype):
-    """W, b, U, h, c of an LSTM whose c grows by SMALL at each step, from 4."""
+    """Return W, b, U, h, c of an LSTM whose c grows from 4 by SMALL at each step."""
     bias = torch.tensor([30.0, 30.0, SMALL, 30.0]).to(dtype)
     h = torch.zeros(1, 1, dtype=dtype)
     return h.new_zeros(4, 1), bias, h.new_zeros(4, 1), h, torch.full_like(h, 4.0)
 
 
 @HALF
-def test_many_small_changes_of_a_state_add_up(dtype):
+def test_small_changes_of_the_cell_add_up(dtype):
     cell = LSTM(1, 1).cells[0]
     w_ih, bias, w_hh, h, c = slow_cell(dtype)
     end = torch.full((1, 1), 4 + STEPS * SMALL)
@@ -39,8 +39,8 @@ def test_many_small_changes_of_a_state_add_up(dtype):
 
 
 @HALF
-def test_of_the_decoder_too(dtype):
-    """Whose output is then that of c, as sigmoid(30) tanh(c / 2) with a weight of 1 for h."""
+def test_small_changes_of_the_cell_add_up_in_the_decoder(dtype):
+    """The output follows c, because the output gate is open and h has a weight of 1."""
     w_ih, bias, w_hh, h, c = slow_cell(dtype)
     c = torch.full_like(c, 1.0)
     layer = DecoderLayer(LSTM(1, 1).cells[0], w_ih.repeat(1, 2), w_hh, bias)
@@ -56,8 +56,8 @@ def test_of_the_decoder_too(dtype):
 @every_family
 @HALF
 @pytest.mark.parametrize("bidirectional", [False, True])
-def test_layers_beside_single_precision(case, dtype, bidirectional):
-    """On weights and inputs that are rounded alike; also the state handed over and step by step."""
+def test_layers_agree_with_float32(case, dtype, bidirectional):
+    """Weights and inputs are equal. The layer also runs step by step."""
     layer = case.layer(6, 5, 3, bidirectional=bidirectional, engine="eager").to(dtype)
     other = case.layer(6, 5, 3, bidirectional=bidirectional, engine="reference")
     other.load_state_dict(layer.state_dict())
@@ -75,8 +75,8 @@ def test_layers_beside_single_precision(case, dtype, bidirectional):
     grads = [gradients(weighted(r), some) for r, some in zip((ours, theirs), leaves, strict=True)]
     for mine, exact in zip(*grads, strict=True):
         assert mine.dtype == dtype
-        # Those of a mixture's attention are small differences of much larger terms, and keep
-        # what those lose in rounding, which is another thing on every processor.
+        # Gradients of a mixture's attention are small differences of much larger terms. Their
+        # rounding errors depend on the processor.
         lost = 1e-5
         if case.name not in KINKED:
             assert (mine.float() - exact).norm() <= HALVES[dtype]["rtol"] * exact.norm() + lost
@@ -91,7 +91,7 @@ def test_layers_beside_single_precision(case, dtype, bidirectional):
 
 
 @every_family
-def test_decoder_beside_single_precision(case):
+def test_decoder_agrees_with_float32(case):
     stack = case.random(6, 4, 2, dtype=torch.bfloat16)
     layers = [
         DecoderLayer(cell, *stack.layer_parameters(k), getattr(stack, f"attention_l{k}", None))

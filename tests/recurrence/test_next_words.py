@@ -1,4 +1,4 @@
-"""The best next words of a beam search, beside a table of log-probabilities that is sorted."""
+"""The best next words of a beam search, compared with sorting a table of log-probabilities."""
 
 import math
 
@@ -16,7 +16,7 @@ compiled = pytest.mark.skipif(
 
 
 def by_sorting(lprobs, scores, count):
-    """The best values and their places, of equal ones the first; NaN as the worst number."""
+    """Return the best values and their places, the first of equal ones; NaN is the worst."""
     sums = (lprobs + scores.unsqueeze(-1)).nan_to_num(nan=-math.inf, neginf=-math.inf).flatten(1)
     values, indices = sums.sort(dim=1, descending=True, stable=True)
     return values[:, :count], indices[:, :count]
@@ -31,22 +31,22 @@ def by_sorting(lprobs, scores, count):
     count=st.integers(1, 9),
     seed=st.integers(0, 99),
     with_bias=st.booleans(),
-    spoilt=st.booleans(),
+    with_nan=st.booleans(),
     precision=st.sampled_from(["highest", "medium"]),
 )
 @torch.no_grad()
 def test_next_words_are_the_best_sums_of_the_table(
-    batch, rows, size, count, seed, with_bias, spoilt, precision
+    batch, rows, size, count, seed, with_bias, with_nan, precision
 ):
-    """With penalties; rows of one sentence may be computed by several threads."""
-    # Packed for many steps, fewer rows are rounded than in a single table.
+    """Some words have penalties; several threads may share the rows of a sentence."""
+    # With few rows, only weights packed for many steps are rounded, not those of the table.
     assume(precision == "highest" or not 16 <= batch * rows < 64)
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(batch * rows, 20, generator=generator)
     weight, bias = torch.randn(size, 20, generator=generator), None
     if with_bias:
         bias = torch.randn(size, generator=generator)
-    if spoilt:
+    if with_nan:
         x[0, 3] = math.nan
     scores = -3 * torch.rand(batch, rows, generator=generator)
     count = min(count, rows * size)
@@ -72,7 +72,7 @@ def test_next_words_are_the_best_sums_of_the_table(
 
 @compiled
 @torch.no_grad()
-def test_of_equal_next_words_the_first():
+def test_ties_choose_the_first_next_words():
     found = products.next_words(torch.zeros(50, 8), None, 60, 9)
     values, indices = found.best(torch.randn(60, 8), torch.zeros(20, 3), 4, {1: math.inf})
     torch.testing.assert_close(values, torch.full((20, 4), -math.log(50)))
@@ -80,7 +80,7 @@ def test_of_equal_next_words_the_first():
 
 
 @compiled
-def test_next_words_need_a_table_with_gradients_in_double_and_on_other_engines():
+def test_no_next_words_with_gradients_in_double_or_on_eager():
     weight = torch.zeros(50, 8)
     assert products.next_words(weight, None, 60, 9) is None
     with torch.no_grad():
@@ -90,7 +90,7 @@ def test_next_words_need_a_table_with_gradients_in_double_and_on_other_engines()
 
 @compiled
 @torch.no_grad()
-def test_shapes_of_next_words_that_do_not_fit_are_errors():
+def test_wrong_arguments_of_next_words_are_errors():
     found = products.next_words(torch.zeros(50, 8), None, 6, 9)
     x, scores = torch.zeros(6, 8), torch.zeros(2, 3)
     for arguments in (

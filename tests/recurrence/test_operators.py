@@ -11,11 +11,11 @@ from fairseq_casrnn.recurrence import cpp
 pytestmark = pytest.mark.skipif("cpp" not in recurrence.installed(), reason="cpp is not compiled")
 OPS = cpp.OPS
 N = sum(LENGTHS)
-ROWS = [3, 2, 2, 1, 1]  # of the steps of LENGTHS
+ROWS = [3, 2, 2, 1, 1]  # sequences that are still running at each step
 
 
 def layer(kernel, blocks=4, side=None, params=None, c=True, rows=None, keep=False):
-    """Arguments of layer_forward."""
+    """Return arguments for layer_forward."""
     count = N if rows else T * B
     weights = rand(blocks * H, I), rand(blocks * H), rand(blocks * H, H)
     side = side and rand(count, side)
@@ -55,7 +55,7 @@ MUTABLE = {
     "mix_words_": [(WORDS[0], WORDS[0] + 1, *WORDS[1:], ROWS)],
     "gather_words_": [(rand(N, H), rand(B, H), rand(N, H), ROWS)],
 }
-# They make their results in Python's autograd functions alone, or how many is in the data.
+# Operators without fakes: only Python autograd functions call them, or shapes depend on data.
 WITHOUT_FAKES = {
     "cross_entropy": [
         (rand(6, 4), rand(9, 4), rand(9), torch.arange(6), 0.1, 1, [True] * 3),
@@ -76,13 +76,13 @@ def cases(table):
 
 @pytest.mark.parametrize(("name", "arguments"), cases(FUNCTIONAL))
 def test_functional_operators(name, arguments):
-    """The fake kernel's shapes, strides and dtypes are the real one's; nothing is written to."""
+    """The fake kernel returns the real shapes, strides and dtypes, and no input is written to."""
     torch.library.opcheck(getattr(OPS, name).default, arguments)
 
 
 @pytest.mark.parametrize(("name", "arguments"), cases(MUTABLE | WITHOUT_FAKES))
 def test_schemas(name, arguments):
-    """What is written to is marked so, and nothing else is."""
+    """Exactly the arguments that are written to are marked as mutable."""
     torch.library.opcheck(getattr(OPS, name).default, arguments, test_utils="test_schema")
 
 
@@ -106,7 +106,7 @@ def test_arguments_of_other_types_are_refused():
 
 @every_compiled_family
 def test_compiled_inference_is_one_graph(case):
-    """Of operators: a graph break would be an error, and the cells' steps many more nodes."""
+    """The graph contains operators instead of the steps of the cells."""
     layer = case.random(engine="cpp").eval()
     x, lengths = rand(T, B, I), torch.tensor(LENGTHS)
     graphs = []
@@ -125,8 +125,8 @@ def test_compiled_inference_is_one_graph(case):
     assert called == [OPS.layer_forward] * 2
 
 
-def test_compiled_training_is_that_of_the_reference():
-    """Its gradients, too: there are no operators in its graph."""
+def test_compiled_training_equals_the_reference():
+    """Gradients are compared, too; the graph contains no operators."""
     layer = LSTM(I, H, engine="cpp", dtype=torch.float64)
     x = rand(T, B, I).requires_grad_()
     grads = []
@@ -138,7 +138,7 @@ def test_compiled_training_is_that_of_the_reference():
 
 @pytest.mark.parametrize("make", [LSTM, GRU, CASLSTM])
 def test_export(make):
-    """For any number of sequences and steps; before the layer has run, and again after it."""
+    """The program takes any batch and length, whether or not the layer has run before."""
     layer = make(I, H, 2, engine="cpp", dtype=torch.float64).eval()
     batch, steps = torch.export.Dim("batch", min=2), torch.export.Dim("steps", min=2)
     for x in (rand(T, B, I), rand(T, B, I, seed=1)):

@@ -1,4 +1,4 @@
-"""Large linear maps in single precision, which the compiled extension computes."""
+"""Large linear maps in float32, which the compiled extension computes."""
 
 import subprocess
 import sys
@@ -11,10 +11,10 @@ from fairseq_casrnn import recurrence
 from fairseq_casrnn.recurrence import products
 
 pytestmark = pytest.mark.skipif("cpp" not in recurrence.installed(), reason="cpp is not compiled")
-CLOSE = {"rtol": 1e-4, "atol": 1e-4}  # sums of some hundred terms of size 1 in single precision
+CLOSE = {"rtol": 1e-4, "atol": 1e-4}  # sums of hundreds of terms of size 1 in float32
 
 
-def is_ours(y):
+def uses_extension(y):
     nodes = [y.grad_fn, *(node for node, _ in y.grad_fn.next_functions if node is not None)]
     return any("_Linear" in node.name() for node in nodes)
 
@@ -33,7 +33,7 @@ def test_equals_the_product_in_double(shape, order, with_bias):
         inputs.append(rand(columns, dtype=torch.float32))
     inputs = [t.requires_grad_() for t in inputs]
     y = products.linear(*inputs)
-    assert is_ours(y)
+    assert uses_extension(y)
     assert y.shape == (*rows, columns)
     expected = torch.nn.functional.linear(*(t.double() for t in inputs))
     assert_close([y.double()], [expected], CLOSE)
@@ -46,15 +46,15 @@ def test_equals_the_product_in_double(shape, order, with_bias):
 @pytest.mark.parametrize(
     ("rows", "dtype"), [(255, torch.float32), (600, torch.float64), (600, torch.bfloat16)], ids=str
 )
-def test_the_others_are_torchs(rows, dtype):
+def test_small_or_other_products_are_torchs(rows, dtype):
     x, weight = rand(rows, 8, dtype=dtype).requires_grad_(), rand(9, 8, dtype=dtype)
     y = products.linear(x, weight)
-    assert not is_ours(y)
+    assert not uses_extension(y)
     assert torch.equal(y, torch.nn.functional.linear(x, weight))
 
 
 def test_any_strides(precision):
-    """Rows that are slices or repeated; gradients that sum() expands; a single input or output."""
+    """Rows may be slices or repeated, and the incoming gradient of sum() is expanded."""
     x = rand(2, 600, 80, dtype=torch.float32)
     cases = [x[0, :, ::2], x[:, :, :40].flatten(0, 1), x[0, :1, :40].expand(600, 40)]
     cases += [x[0, :, :1].expand(600, 40), x[0].t().contiguous().t()[:, :40], x[0, :, 3:4]]
@@ -73,7 +73,7 @@ def test_any_strides(precision):
 
 
 @pytest.mark.parametrize("rows", [64, 300])
-def test_shapes_that_do_not_fit_are_errors(precision, rows):
+def test_wrong_shapes_are_errors(precision, rows):
     x = rand(rows, 10, dtype=torch.float32)
     for weight, bias in (((5, 20), None), ((5, 9), None), ((500, 10), 3), ((5, 10), 9)):
         bias = None if bias is None else torch.zeros(bias)
@@ -81,14 +81,14 @@ def test_shapes_that_do_not_fit_are_errors(precision, rows):
             products.linear(x, torch.zeros(weight), bias)
 
 
-def test_views_of_the_other_sign():
+def test_negated_views():
     x, weight = rand(300, 10, dtype=torch.float32), rand(4, 10, dtype=torch.float32)
     expected = products.linear(x, weight)
     assert torch.equal(products.linear(torch._neg_view(-x), weight), expected)
     assert torch.equal(products.linear(x, torch._neg_view(-weight)), expected)
 
 
-NEWER_SWITCH = """
+FP32_PRECISION = """
 import torch, torch.nn.functional as F
 from fairseq_casrnn.layers import CASLSTM
 from fairseq_casrnn.recurrence import products
@@ -112,15 +112,15 @@ for place, value in (
 """
 
 
-def test_torchs_newer_switch():
-    """In a process of its own, for torch allows no way back to the older one."""
-    done = subprocess.run([sys.executable, "-c", NEWER_SWITCH], capture_output=True, text=True)
+def test_fp32_precision_switches():
+    """This runs in its own process, since torch does not allow a return to the older switch."""
+    done = subprocess.run([sys.executable, "-c", FP32_PRECISION], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     narrow = [line == "True" for line in done.stdout.split()]
-    assert narrow in ([False] * 5, [True, False, True, True, False])  # by what the processor can
+    assert narrow in ([False] * 5, [True, False, True, True, False])  # depends on the processor
 
 
-def test_autocast_is_torchs():
+def test_autocast_uses_torch():
     x, weight = (rand(*shape, dtype=torch.float32) for shape in ((600, 8), (9, 8)))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert products.linear(x, weight).dtype == torch.bfloat16
@@ -128,7 +128,7 @@ def test_autocast_is_torchs():
 
 @every_family
 def test_sequences_of_several_blocks_of_steps(case):
-    """Of 7,000 rows of input products the last block is shorter than the others."""
+    """The last block of the 7,000 rows of the input is shorter than the others."""
     layer, other = (case.layer(20, 40, engine=engine) for engine in ("cpp", "eager"))
     other.load_state_dict(layer.state_dict())
     layer, other = layer.float(), other.float()
@@ -146,7 +146,7 @@ def test_sequences_of_several_blocks_of_steps(case):
 
 @pytest.mark.parametrize("rows", [300, 70])
 def test_a_single_column_of_another_matrix(precision, rows):
-    """Its strides say nothing about which dimension is dense."""
+    """The strides of a single column do not say which dimension is dense."""
     x, weight = rand(rows, 1, dtype=torch.float32), rand(5, 7, dtype=torch.float32)[:, 3:4]
     y = products.linear(x, weight)
     tolerance = CLOSE if precision == "highest" else {"rtol": 2e-2, "atol": 2e-2}

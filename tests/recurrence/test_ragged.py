@@ -1,4 +1,4 @@
-"""Padding that the compiled loop leaves out."""
+"""Padding that the compiled loop skips."""
 
 import pytest
 import torch
@@ -18,12 +18,12 @@ from fairseq_casrnn.recurrence.ragged import PackedLayout, PaddedLayout
 
 from .test_cpp import PRECISIONS, compiled, layer_of, run_only
 
-LAST = torch.tensor([3, 0, 6, 3, 1, 6])  # of seven steps
+LAST = torch.tensor([3, 0, 6, 3, 1, 6])  # last steps of sequences in a batch of seven steps
 
 
 @pytest.fixture
 def ragged(monkeypatch):
-    """All padding is left out, however little it is; the layouts that were used."""
+    """Skip all padding, however little it is; gives the layouts that were used."""
     used = []
 
     class Spy(PackedLayout):
@@ -36,19 +36,19 @@ def ragged(monkeypatch):
     return used
 
 
-def real_only(result, last, wants):
-    """A weighted sum of what a layer's user sees: real positions and the final states."""
+def real_only(result, last, leaves):
+    """Return outputs without padding, and the gradients of their weighted sum."""
     steps = torch.arange(result[0].size(0)).unsqueeze(1)
     real = (steps <= last).unsqueeze(-1)
     seen = [t * real if t.dim() == 3 else t for t in result]
     total = sum((t * rand(*t.shape, seed=i).to(t.dtype)).sum() for i, t in enumerate(seen))
-    return seen, gradients(total, wants)
+    return seen, gradients(total, leaves)
 
 
 def assert_same(engines, cell, tensors, last, tolerance):
-    wants = [t for t in tensors if t is not None]
+    leaves = [t for t in tensors if t is not None]
     (ours, d_ours), (theirs, d_theirs) = (
-        real_only(run_only(engine, cell, tensors, last), last, wants) for engine in engines
+        real_only(run_only(engine, cell, tensors, last), last, leaves) for engine in engines
     )
     assert_close(ours, theirs, tolerance)
     assert_close(d_ours, d_theirs, {"rtol": tolerance["rtol"], "atol": 100 * tolerance["atol"]})
@@ -68,7 +68,7 @@ def test_agrees_with_the_reference(case, dtype, tolerance, size, ragged):
 @compiled
 @every_compiled_case
 def test_large_products_in_blocks_and_threads(case, ragged):
-    """Blocks of several steps of unequal numbers of rows, fewer rows than threads at the end."""
+    """Steps in a block have unequal numbers of rows, at the end fewer rows than threads."""
     cell, tensors = layer_of(case, 40, 50, 65, torch.float32)
     with torch.no_grad():
         tensors[1] *= 0.3
@@ -76,7 +76,7 @@ def test_large_products_in_blocks_and_threads(case, ragged):
     last = torch.arange(50) * 39 // 49
     with three_threads():
         assert_same(("cpp", "eager"), cell, tensors, last, SINGLE)
-        with torch.no_grad():  # the gates of one block are then overwritten by the next
+        with torch.no_grad():  # then each block of gates overwrites the last
             steps = torch.arange(40).unsqueeze(1)
             kept, alone = (
                 [t[(steps <= last)] if t.dim() == 3 else t for t in result]
@@ -91,17 +91,17 @@ def test_large_products_in_blocks_and_threads(case, ragged):
 
 @compiled
 @pytest.mark.parametrize("output", ["hs", "h_n", "c_n", "cs"])
-def test_gradients_from_one_output_alone(output, ragged):
+def test_gradients_of_one_output(output, ragged):
     case = next(c for c in FAMILIES if c.name == "cas_lstm")
     cell, tensors = layer_of(case, 7, 6, 5, torch.float64)
     at = ["hs", "cs", "h_n", "c_n"].index(output)
-    wants = [t for t in tensors if t is not None]
+    leaves = [t for t in tensors if t is not None]
     found = []
     for engine in ("cpp", "reference"):
         part = run_only(engine, cell, tensors, LAST)[at]
         if part.dim() == 3:
             part = part * (torch.arange(7).unsqueeze(1) <= LAST).unsqueeze(-1)
-        found.append(gradients((part * rand(*part.shape, seed=1)).sum(), wants))
+        found.append(gradients((part * rand(*part.shape, seed=1)).sum(), leaves))
     assert_close(*found)
     assert ragged
 
@@ -130,8 +130,7 @@ def test_a_second_backward_pass(ragged):
 
 
 @compiled
-def test_nothing_at_padding_is_read(ragged):
-    """Not even infinite gradients of what is computed there."""
+def test_padding_is_not_read(ragged):
     layer = LSTM(4, 5, engine="cpp")
     x, lengths = rand(7, 3, 4, dtype=torch.float32), torch.tensor([2, 7, 4])
     x[2:, 0] = float("nan")
@@ -143,11 +142,11 @@ def test_nothing_at_padding_is_read(ragged):
 
 
 def test_layout():
-    """Three sequences of 2, 4 and 1 of five steps: rows are theirs at steps 0, 1, 2, 3."""
+    """The sequences have lengths 2, 4 and 1; rows are sorted by step, longest sequence first."""
     layout = PackedLayout(5, 3, torch.tensor([1, 3, 0]))
     assert layout.counts == [3, 2, 1, 1]
-    names = torch.tensor([[10 * t + b for b in range(3)] for t in range(5)]).unsqueeze(-1)
-    rows = layout.pack(names)
+    labels = torch.tensor([[10 * t + b for b in range(3)] for t in range(5)]).unsqueeze(-1)
+    rows = layout.pack(labels)
     assert rows.flatten().tolist() == [1, 0, 2, 11, 10, 21, 31]
     back = layout.unpack(rows).squeeze(-1)
     assert back.tolist() == [[0, 1, 2], [10, 11, 0], [0, 21, 0], [0, 31, 0], [0, 0, 0]]
@@ -157,7 +156,7 @@ def test_layout():
     assert layout.unsort(layout.sort(batch)).tolist() == [5, 6, 7]
 
 
-def test_sequences_of_one_length_keep_their_order():
+def test_sequences_of_equal_length_keep_their_order():
     assert PackedLayout(2, 4, torch.tensor([0, 1, 0, 1])).order.tolist() == [1, 3, 0, 2]
 
 
@@ -171,15 +170,15 @@ def test_sequences_of_one_length_keep_their_order():
         (50, 64, 4, torch.arange(64) % 50, PaddedLayout),  # small weights
     ],
 )
-def test_padding_is_left_out_where_there_is_enough(steps, batch, size, last, kind):
+def test_padding_is_skipped_if_it_is_worthwhile(steps, batch, size, last, kind):
     cell = LSTM(size, size).cells[0]
     product = InputProduct(torch.zeros(steps, batch, size), rand(4 * size, size), rand(4 * size))
     assert type(cpp.layout_of(cell, product, rand(batch, size), last)) is kind
 
 
 @compiled
-def test_layers_without_padding_or_with_it_agree_in_any_order(monkeypatch):
-    """Large enough for padding to be left out by itself."""
+def test_layers_agree_with_padding_skipped_or_computed(monkeypatch):
+    """The layer is large enough that padding is skipped by default."""
     layer = CASLSTM(64, 64, 2, bidirectional=True).eval()
     x, lengths = rand(60, 32, 64, dtype=torch.float32), torch.arange(32) * 59 // 31 + 1
     output, (h_n, c_n) = layer(x, lengths=lengths)

@@ -1,4 +1,4 @@
-"""Mixtures whose inputs go to one cell each: the compiled engine computes that one alone."""
+"""Mixtures with hard routing, of which the compiled engine computes only the chosen cells."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def mixture(cells, dtype=torch.float64, steps=5, batch=4, size=6):
-    """The parts of a mixture of three cells, without gradients, and the choice of ``cells``."""
+    """Return a mixture of three cells: the cell, its inputs without gradients, and the routing."""
     cell = SecondOrderCell(3)
     x, h0, c0 = rand(steps, batch, 3, seed=1), rand(batch, size, seed=2), rand(batch, size, seed=3)
     w_ih, bias = rand(12 * size, 3, seed=4), rand(12 * size, seed=5)
@@ -37,7 +37,7 @@ CHOICES = {
 )
 @pytest.mark.parametrize("cells", CHOICES.values(), ids=CHOICES)
 @pytest.mark.parametrize("last", [None, torch.tensor([4, 0, 2, 3])], ids=["whole", "padded"])
-def test_chosen_cells_alone_are_the_mixture_with_weights_of_one(
+def test_chosen_cells_equal_a_mixture_with_one_hot_weights(
     monkeypatch, dtype, tolerance, cells, last
 ):
     monkeypatch.setattr(cpp, "ROUTED_WEIGHTS", 0)
@@ -51,8 +51,8 @@ def test_chosen_cells_alone_are_the_mixture_with_weights_of_one(
 
 @pytest.mark.parametrize("size", [6, 150], ids=["small", "panels"])
 @pytest.mark.parametrize(("steps", "batch"), [(1, 1), (9, 1), (9, 300), (1030, 1), (2, 1100)])
-def test_chosen_cells_alone_at_other_sizes(monkeypatch, size, steps, batch):
-    """One row, one step, more inputs than are multiplied at once."""
+def test_other_sizes(monkeypatch, size, steps, batch):
+    """One row, one step, or more inputs than are multiplied at once."""
     monkeypatch.setattr(cpp, "ROUTED_WEIGHTS", 0)
     cells = torch.randint(3, (steps, batch), generator=torch.Generator().manual_seed(1))
     cell, gx, *rest, choice = mixture(cells, torch.float32, steps, batch, size)
@@ -62,12 +62,14 @@ def test_chosen_cells_alone_at_other_sizes(monkeypatch, size, steps, batch):
 
 
 @pytest.mark.parametrize("last", [None, torch.arange(67) % 5], ids=["whole", "padded"])
-def test_rows_shared_out_among_threads(monkeypatch, last):
-    """A step large enough that each thread takes rows of its own."""
+def test_rows_are_divided_among_threads(monkeypatch, last):
+    """The step is so large that each thread gets rows of its own."""
     monkeypatch.setattr(cpp, "ROUTED_WEIGHTS", 0)
     cells = torch.randint(3, (5, 67), generator=torch.Generator().manual_seed(1))
     cell, gx, *rest, choice = mixture(cells, batch=67, size=96)
-    assert 67 * rest[0].size(1) * 4 > 3 * 2**13  # elements of a step, above what a share must have
+    assert (
+        67 * rest[0].size(1) * 4 > 3 * 2**13
+    )  # elements of a step: more than the minimum of three threads
     with three_threads():
         found = recurrence.run("cpp", cell, gx, *rest, mixture=choice, last=last)
     expected = recurrence.run("eager", cell, gx, *rest, mixture=choice, last=last)
@@ -75,7 +77,7 @@ def test_rows_shared_out_among_threads(monkeypatch, last):
 
 
 def test_cells_that_are_not_chosen_are_not_computed(monkeypatch):
-    """Not even NaN in their weights shows."""
+    """NaN in their weights does not reach the output."""
     monkeypatch.setattr(cpp, "ROUTED_WEIGHTS", 0)
     cell, gx, w_hh, *states, choice = mixture(CHOICES["never the first"])
     w_hh[:24] = float("nan")
@@ -84,8 +86,8 @@ def test_cells_that_are_not_chosen_are_not_computed(monkeypatch):
 
 
 @pytest.mark.parametrize("wrong", [-1, 3, 10**7])
-def test_choices_of_no_cell_are_refused(monkeypatch, wrong):
-    """As a table of cells from a file might have them."""
+def test_invalid_choices_are_refused(monkeypatch, wrong):
+    """A table of cells read from a file may contain them."""
     monkeypatch.setattr(cpp, "ROUTED_WEIGHTS", 0)
     cells = CHOICES["any"].clone()
     cells[4, 3] = wrong
@@ -96,22 +98,26 @@ def test_choices_of_no_cell_are_refused(monkeypatch, wrong):
 
 @pytest.fixture
 def never_routed(monkeypatch):
-    """Chosen cells must not be computed alone."""
+    """Fail if only the chosen cells are computed."""
     monkeypatch.setattr(cpp, "ROUTED_WEIGHTS", 0)
     monkeypatch.setattr(cpp, "run_routed", None)
 
 
 @pytest.mark.parametrize("part", ["x", "weight", "bias", "weight_hh", "h0", "c0"])
-def test_choices_with_any_gradient_are_weights(never_routed, part):
+def test_no_routing_with_gradients(never_routed, part):
     cell, gx, *rest, choice = mixture(CHOICES["any"])
     parts = {**vars(gx), **dict(zip(("weight_hh", "h0", "c0"), rest, strict=True))}
     parts[part].requires_grad_()
-    hs, *_ = recurrence.run("cpp", cell, gx, *rest, mixture=choice)
-    assert torch.autograd.grad(hs.sum(), parts[part])[0].any()
+    grads = []
+    for weights in (choice, choice.weights(torch.float64)):
+        hs, *_ = recurrence.run("cpp", cell, gx, *rest, mixture=weights)
+        grads.append(torch.autograd.grad(hs.square().sum(), parts[part])[0])
+    assert grads[0].any()
+    assert torch.equal(*grads)
 
 
 class Doubled(SecondOrderCell):
-    """A mixture whose output is twice as large."""
+    """A mixture whose output is doubled."""
 
     def step(self, *args, **reads):
         h, c = super().step(*args, **reads)
@@ -125,37 +131,26 @@ class Doubled(SecondOrderCell):
         return super().backward_(2 * dh, *args, **reads)
 
 
-def test_choices_of_a_changed_cell_are_weights(never_routed):
+def test_no_routing_of_a_subclass(never_routed):
     _, gx, *rest, choice = mixture(CHOICES["any"])
     found = recurrence.run("cpp", Doubled(3), gx, *rest, mixture=choice)
     assert_close(found, recurrence.run("reference", Doubled(3), gx, *rest, mixture=choice))
 
 
-def test_choices_under_autocast_are_weights(never_routed):
+def test_no_routing_under_autocast(never_routed):
     cell, gx, *rest, choice = mixture(CHOICES["any"], torch.float32)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         recurrence.run("cpp", cell, gx, *rest, mixture=choice)
 
 
-def test_choices_with_gradients_are_weights(monkeypatch):
-    monkeypatch.setattr(cpp, "ROUTED_WEIGHTS", 0)
-    cell, gx, w_hh, *states, choice = mixture(CHOICES["any"])
-    grads = []
-    for weights in (choice, choice.weights(torch.float64)):
-        weight = w_hh.clone().requires_grad_()
-        hs, *_ = recurrence.run("cpp", cell, gx, weight, *states, mixture=weights)
-        grads.append(torch.autograd.grad(hs.square().sum(), weight)[0])
-    assert torch.equal(*grads)
-
-
-def test_small_mixtures_are_computed_whole(monkeypatch):
-    """Sorting their rows would take longer."""
+def test_no_routing_of_small_mixtures(monkeypatch):
+    """Sorting their rows would take longer than it saves."""
     cell, gx, *rest, choice = mixture(CHOICES["any"])
     monkeypatch.setattr(cpp, "run_routed", None)
     recurrence.run("cpp", cell, gx, *rest, mixture=choice)
 
 
-def test_a_layer_in_eval_computes_its_chosen_cells_alone(monkeypatch):
+def test_layers_in_eval_are_routed(monkeypatch):
     calls = []
     monkeypatch.setattr(cpp, "ROUTED_WEIGHTS", 0)
     run_routed = cpp.run_routed
@@ -166,5 +161,5 @@ def test_a_layer_in_eval_computes_its_chosen_cells_alone(monkeypatch):
         found = layer(x, lengths=lengths)[0]
     assert len(calls) == 4
     expected = layer(x, lengths=lengths)[0]
-    assert len(calls) == 4  # with gradients, all cells
+    assert len(calls) == 4  # with gradients, all cells are computed
     assert_close([found], [expected], SINGLE)

@@ -1,4 +1,4 @@
-"""Products of a loop's steps with one weight, which the compiled extension computes."""
+"""Products of one weight in all steps of a loop, which the compiled extension computes."""
 
 import gc
 import weakref
@@ -11,11 +11,11 @@ from fairseq_casrnn import recurrence
 from fairseq_casrnn.recurrence.shared_weight import SharedWeightLinear
 
 pytestmark = pytest.mark.skipif("cpp" not in recurrence.installed(), reason="cpp is not compiled")
-CLOSE = {"rtol": 1e-4, "atol": 1e-4}  # sums of some hundred terms of size 1 in single precision
+CLOSE = {"rtol": 1e-4, "atol": 1e-4}  # sums of hundreds of terms of size 1 in float32
 
 
 def steps(multiply, parts):
-    """A loop's products: what each step gets depends on the step before."""
+    """Return the products of a loop in which each step's input depends on the step before."""
     results = []
     for x in parts:
         results.append(multiply(x * results[-1].mean() if results else x))
@@ -24,8 +24,8 @@ def steps(multiply, parts):
 
 @pytest.mark.parametrize("rows", [300, 70, 30, 3])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_repeated_products(precision, rows, dtype):
-    """The last x has fewer rows, one has columns of another matrix, one more dimensions."""
+def test_values_and_gradients(precision, rows, dtype):
+    """Later inputs are transposed, have more dimensions, or have fewer rows."""
     weight = rand(50, 40, dtype=dtype).requires_grad_()
     parts = [rand(rows, 40, seed=n, dtype=dtype) for n in range(4)]
     parts[1], parts[2] = rand(40, rows, dtype=dtype).t(), rand(2, rows // 2, 40, dtype=dtype)
@@ -42,14 +42,14 @@ def test_repeated_products(precision, rows, dtype):
         assert (found - known).norm() <= rounding * known.norm()
 
 
-def test_repeated_products_differentiated_in_parts():
-    """Nothing of one pass is left for the next: not what it left out, nor what it added up."""
+def test_repeated_backward_passes():
+    """No pass leaves a sum or an omission behind for the next."""
     weight = rand(50, 40).float().requires_grad_()
     parts = [rand(80, 40, seed=n).float().requires_grad_() for n in range(3)]
     ours = steps(SharedWeightLinear(weight, 3), parts)
     theirs = steps(lambda x: x @ weight.t(), parts)
     for wanted in (parts[:1], [weight], [weight, *parts], [weight], parts[1:]):
-        for last in (3, 2):  # outputs
+        for last in (3, 2):  # use the first outputs only
             found, known = (
                 torch.autograd.grad(
                     weighted(ys[:last]), wanted, retain_graph=True, allow_unused=True
@@ -60,7 +60,7 @@ def test_repeated_products_differentiated_in_parts():
             assert [g is None for g in found] == [g is None for g in known]
 
 
-def test_repeated_products_beside_another_use_of_the_weight():
+def test_other_uses_of_the_weight():
     weight = rand(50, 40).float().requires_grad_()
     x = rand(80, 40).float()
     multiply = SharedWeightLinear(weight, 3)
@@ -71,11 +71,11 @@ def test_repeated_products_beside_another_use_of_the_weight():
     ).backward()
     assert_close([weight.grad], [exact.grad.float()], CLOSE)
     before = weight.grad.clone()
-    weighted([SharedWeightLinear(weight, 3)(x)]).backward()  # added to what is there
+    weighted([SharedWeightLinear(weight, 3)(x)]).backward()  # accumulates
     assert (weight.grad - before).norm() > 1
 
 
-def test_repeated_products_have_second_derivatives():
+def test_second_derivatives():
     x, weight = rand(3, 4).requires_grad_(), rand(5, 4).requires_grad_()
 
     def twice(x, weight):
@@ -85,7 +85,7 @@ def test_repeated_products_have_second_derivatives():
     assert torch.autograd.gradgradcheck(twice, (x, weight))
 
 
-def test_repeated_products_with_a_fixed_weight():
+def test_frozen_weight():
     x, weight = rand(80, 40).float().requires_grad_(), rand(50, 40).float()
     SharedWeightLinear(weight, 3)(x).sum().backward()
     assert_close([x.grad], [weight.sum(0).expand(80, 40)], CLOSE)
@@ -93,7 +93,7 @@ def test_repeated_products_with_a_fixed_weight():
         assert_close([SharedWeightLinear(weight, 3)(x)], [x @ weight.t()], CLOSE)
 
 
-def test_repeated_products_notice_a_changed_weight():
+def test_changing_the_weight_before_backward_is_an_error():
     weight = rand(50, 40).float().requires_grad_()
     y = SharedWeightLinear(weight, 3)(rand(80, 40).float().requires_grad_())
     with torch.no_grad():
@@ -102,8 +102,8 @@ def test_repeated_products_notice_a_changed_weight():
         y.sum().backward()
 
 
-def test_repeated_products_free_what_they_kept():
-    """At once, not when Python looks for cycles."""
+def test_saved_tensors_are_freed_at_once():
+    """They are freed without a run of Python's cycle collector."""
     gc.disable()
     try:
         weight = rand(50, 40).float().requires_grad_()
@@ -119,7 +119,7 @@ def test_repeated_products_free_what_they_kept():
         gc.enable()
 
 
-def test_repeated_products_elsewhere_are_torchs():
+def test_other_dtypes_and_autocast_use_torch():
     x, weight = rand(80, 40).bfloat16(), rand(50, 40).bfloat16()
     assert torch.equal(SharedWeightLinear(weight, 3)(x), torch.nn.functional.linear(x, weight))
     with torch.autocast("cpu", dtype=torch.bfloat16):

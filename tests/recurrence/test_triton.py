@@ -1,7 +1,6 @@
-"""What the engine on the GPU computes; its matrix is in test_engines.py.
-
-Where there is no GPU they run in Triton's interpreter, in a process of its own, for the interpreter
-is chosen when Triton is imported.
+"""The engine triton. test_engines.py compares its results with the reference. Without a GPU these
+tests run in Triton's interpreter, in a process of its own because the interpreter is chosen when
+Triton is imported.
 """
 
 import itertools
@@ -54,7 +53,7 @@ HALF = pytest.mark.parametrize("dtype", HALVES, ids=["bf16", "f16"])
 
 
 def run(engine, cell, tensors, last=None, device=DEVICE):
-    """Outputs and all gradients, on the CPU, of leaves like ``tensors``."""
+    """Return outputs and all gradients, on the CPU, for copies of ``tensors``."""
     leaves = [None if t is None else t.detach().to(device).requires_grad_() for t in tensors]
     x, w_ih, bias, w_hh, h0, c0, side, *params = leaves
     last = None if last is None else last.to(device)
@@ -66,10 +65,11 @@ def run(engine, cell, tensors, last=None, device=DEVICE):
     return [t.cpu() for t in result], [t.cpu() for t in grads]
 
 
-# What is interpreted, for pytest's -k: those tests of all engines that launch few kernels, and the
-# tests of this engine alone. PART is what `make test` runs of it: each kernel at least once.
+# What is run in the interpreter, as expressions for pytest's -k: the tests of all engines that
+# launch few kernels, and the
+# tests of this engine alone. PART is run by `make test` and runs each kernel at least once.
 ENGINES = "agrees_with_reference or apart or (backward_twice and (stacked or cas))"
-LAYER = "test_sentence_state and (1-1 or 2-0 or kept or recomputing or autocast or sign)"
+LAYER = "test_sentence_state and (1-1 or 2-0 or kept or recomputing or autocast or negated)"
 DECODER = "test_decoder_loop and (True-2 or (compiled_steps and 5) or checkpointing or changing_an)"
 MATRIX = f"test_triton or (triton and ({ENGINES} or ({LAYER}) or ({DECODER})))"
 SLOW = "more_tiles or wait_for or half_precision or trains_as or saturated or without_input_feeding"
@@ -89,7 +89,7 @@ PART = (
     ],
 )
 def test_in_the_interpreter(chosen, least):
-    """In a process of its own, for the interpreter is chosen when Triton is imported."""
+    """It needs its own process, because the interpreter is chosen when Triton is imported."""
     if INTERPRETING or MISSING or torch.cuda.is_available():
         pytest.skip("for where Triton is installed and there is no GPU")
     names = ["engines", "triton", "triton_cross_entropy", "triton_sentence_state"]
@@ -124,7 +124,7 @@ def test_agrees_on_a_gpu(case, dtype, tolerance, sizes):
         for engine, device in (("triton", "cuda"), ("reference", "cpu"))
     )
     assert_close(ours, theirs, tolerance)
-    # Sums over steps and sequences.
+    # Gradients are sums over steps and sequences.
     assert_close(d_ours, d_theirs, {"rtol": tolerance["rtol"], "atol": 100 * tolerance["atol"]})
 
 
@@ -132,7 +132,7 @@ def test_agrees_on_a_gpu(case, dtype, tolerance, sizes):
 @every_family
 @HALF
 def test_half_precision_keeps_states_and_sums_in_single(case, dtype):
-    """Beside the same layer in float32 on weights and inputs that are rounded alike."""
+    """The layer agrees with a float32 layer that has the same weights and inputs."""
     cell, tensors = layer_of(case, 4, 3, 5, torch.float32)
     tensors = [None if t is None else t.detach().to(dtype) for t in tensors]
     last = torch.tensor([1, 3, 0])
@@ -151,14 +151,14 @@ def test_half_precision_keeps_states_and_sums_in_single(case, dtype):
 @pytest.mark.parametrize(
     ("name", "dtype", "end", "tolerance"),
     [
-        # 4 + 1/1024 is 4 in both dtypes; h, in its own dtype, is what a GRU gives for its state
+        # 4 + 1/1024 is 4 in both dtypes; a GRU's state is returned as h, in the layer's dtype
         ("stacked_lstm", torch.float16, 4 + 16 / 1024, 1e-4),
         ("stacked_lstm", torch.bfloat16, 4 + 16 / 1024, 1e-4),
         ("stacked_gru", torch.bfloat16, 4 * (1 - 1 / 1024) ** 16, 0.01),
     ],
 )
-def test_many_small_changes_of_a_state_add_up(name, dtype, end, tolerance):
-    """c grows by 1/1024 at each of 16 steps; of a GRU, h shrinks by that share."""
+def test_small_changes_of_the_state_add_up(name, dtype, end, tolerance):
+    """c grows by 1/1024 at each of 16 steps; a GRU's h shrinks by that share."""
     cell = next(case for case in FAMILIES if case.name == name).layer().cells[0]
     small = torch.tensor(1 / 1024)
     gates = [30.0, 30.0, small.atanh(), 30.0] if cell.has_cell else [-30.0, (1 - small).logit(), 0]
@@ -171,8 +171,8 @@ def test_many_small_changes_of_a_state_add_up(name, dtype, end, tolerance):
     assert_close([final.float().cpu()], [torch.full((1, 1), end)], {"rtol": 0, "atol": tolerance})
 
 
-def agrees(cell, tensors, tolerance, last=None):
-    """Outputs and gradients are the reference's."""
+def assert_agrees(cell, tensors, tolerance, last=None):
+    """Compare outputs and gradients with the reference."""
     for ours, theirs in zip(
         *(run(e, cell, tensors, last) for e in ("triton", "reference")), strict=True
     ):
@@ -186,29 +186,28 @@ def step_by_step(monkeypatch):
 
 @runs
 @every_case
-def test_a_kernel_a_step(case, step_by_step):
-    """Where no sequence is launched whole."""
+def test_one_kernel_per_step(case, step_by_step):
     cell, tensors = layer_of(case, 4, 3, 5, torch.float64)
-    agrees(cell, tensors, DOUBLE, torch.tensor([1, 3, 0]).to(DEVICE))
+    assert_agrees(cell, tensors, DOUBLE, torch.tensor([1, 3, 0]).to(DEVICE))
 
 
 @runs
 @pytest.mark.parametrize("name", ["dg_lstm", "second_order_lstm"])
 def test_more_tiles_than_one_in_a_step(name, step_by_step):
-    """More rows and units than a program takes."""
+    """There are more rows and units than one program computes."""
     rows, units = triton_layer_loop.TILE
     case = next(case for case in FAMILIES if case.name == name)
     cell, tensors = layer_of(case, 2, rows + 3, units + 5, torch.float32)
-    agrees(cell, tensors, {"rtol": 1e-3, "atol": 1e-4})
+    assert_agrees(cell, tensors, {"rtol": 1e-3, "atol": 1e-4})
 
 
-SPREAD = pytest.mark.parametrize(
+every_spread_cell = pytest.mark.parametrize(
     "name", ["cas_lstm", "dg_lstm", "stacked_gru", "second_order_lstm"]
 )
 
 
-def spread(name):
-    """A layer whose sequence is several tiles of rows and of units."""
+def spread_layer(name):
+    """Return a layer that needs several tiles of rows and of units."""
     case = next(case for case in FAMILIES if case.name == name)
     cell, tensors = layer_of(case, 3, 18, 36, torch.float32)
     grid = triton_plan.plan(cell, tensors[3], 18).grid
@@ -219,13 +218,13 @@ def spread(name):
 
 @runs
 def test_a_batch_of_one_with_other_strides():
-    """Which counts as contiguous whatever the stride over the one row."""
+    """Such a tensor is contiguous, whatever the stride of its batch dimension."""
     cell = LSTM(1, 5).cells[0]
     gx = rand(1, 4, 20, dtype=torch.float32).transpose(0, 1)
     weight, state = rand(20, 5, dtype=torch.float32), torch.zeros(1, 5)
     grads = []
     for engine, device in (("triton", DEVICE), ("reference", "cpu")):
-        # Not by .to, which would make new strides.
+        # No .to() here, which might change the strides.
         leaf = weight.to(device).requires_grad_()
         inputs = [t.to(device) for t in (state, state)]
         hs, *_ = recurrence.run(engine, cell, (gx + 0).to(device), leaf, *inputs)
@@ -234,8 +233,8 @@ def test_a_batch_of_one_with_other_strides():
 
 
 @pytest.fixture(params=["kept on the chip", "streamed"])
-def weights(request, monkeypatch):
-    """Both ways to multiply with U. Where it is streamed a program has several tiles of rows."""
+def keep_or_stream_weights(request, monkeypatch):
+    """The two ways to multiply with U. If it is streamed, a program has several tiles of rows."""
     plan = triton_layer_loop.plan
 
     def planned(*args, **kwargs):
@@ -249,25 +248,24 @@ def weights(request, monkeypatch):
 
 
 @runs
-@SPREAD
-def test_more_tiles_than_one_in_a_sequence(name, weights, monkeypatch):
-    """And what the products sum over is in two parts, or more."""
+@every_spread_cell
+def test_more_tiles_than_one_in_a_sequence(name, keep_or_stream_weights, monkeypatch):
+    """The products are also summed over two parts or more."""
     monkeypatch.setattr(triton_plan, "DEPTHS", (32,))
-    cell, tensors = spread(name)
-    agrees(cell, tensors, {"rtol": 1e-3, "atol": 1e-4})
+    cell, tensors = spread_layer(name)
+    assert_agrees(cell, tensors, {"rtol": 1e-3, "atol": 1e-4})
 
 
-def at_the_same_time(kernel, plan, /, backwards=False, **arguments):
-    """In place of ``launch``, for :func:`interpret_together`."""
+def launch_in_processes(kernel, plan, /, backwards=False, **arguments):
+    """Replaces ``launch``: run the programs with :func:`interpret_together`."""
     arguments |= plan.tiles | {"count": barriers.counters(plan, arguments["gates"])}
     arguments |= {"begin": 0, "end": arguments["steps"], "BARRIER": True}
     interpret_together(kernel, plan.grid, arguments, seconds=120)
 
 
 def interpret_together(kernel, grid, arguments, seconds):
-    """The interpreter runs each program of a launch in a process of its own.
-
-    One that waits for ever is killed after ``seconds``.
+    """Interpret each program of a launch in a process of its own. A program that waits forever is
+    killed after ``seconds``.
     """
     from triton.runtime.interpreter import GridExecutor, interpreter_builder
 
@@ -285,28 +283,28 @@ def interpret_together(kernel, grid, arguments, seconds):
             signal.alarm(seconds)
             interpreter_builder.set_grid_dim = lambda *_: set_dim(*grid, 1)
             interpreter_builder.set_grid_idx = lambda *_, x=x, y=y: set_idx(x, y, 0)
-            GridExecutor._restore_args_dev = lambda *_: None  # written in place
+            GridExecutor._restore_args_dev = lambda *_: None  # tensors are shared
             kernel[1, 1](**arguments)
             os._exit(0)
         except BaseException:
             traceback.print_exc()
             os._exit(1)
-    # Where the interpreter has no such process, one program after the other would wait for ever.
+    # Run one after the other, the programs would wait for each other forever.
     assert [os.waitpid(child, 0)[1] for child in children] == [0] * len(children)
 
 
 @pytest.mark.skipif(not INTERPRETING, reason="for Triton's interpreter")
-@SPREAD
-def test_programs_of_a_sequence_wait_for_each_other(name, weights, monkeypatch):
-    """As on a GPU: all programs run at once, from the first step to the last."""
-    cell, tensors = spread(name)
-    monkeypatch.setattr(triton_layer_loop, "launch", at_the_same_time)
-    agrees(cell, tensors, {"rtol": 1e-3, "atol": 1e-4})
+@every_spread_cell
+def test_programs_of_a_sequence_wait_for_each_other(name, keep_or_stream_weights, monkeypatch):
+    """As on a GPU, all programs run at once, from the first step to the last."""
+    cell, tensors = spread_layer(name)
+    monkeypatch.setattr(triton_layer_loop, "launch", launch_in_processes)
+    assert_agrees(cell, tensors, {"rtol": 1e-3, "atol": 1e-4})
 
 
 @needs_triton
 def test_counters_are_zero_for_every_launch():
-    """Those that a launch has used are zeroed before another gets them."""
+    """Used counters are zeroed before another launch gets them."""
     counters = barriers.Counters(torch.device("cpu"))
     taken = [counters.take(100) for _ in range(counters.COUNT // 100)]
     assert all((t == 0).all() for t in taken)
@@ -315,7 +313,7 @@ def test_counters_are_zero_for_every_launch():
         t += 7
     again = counters.take(100)
     assert again.data_ptr() == taken[0].data_ptr()
-    # Or there would be two kernels, for two kinds of addresses.
+    # Addresses are equally aligned; otherwise Triton would compile two kernels.
     assert all(counters.take(n).data_ptr() % 16 == again.data_ptr() % 16 for n in (1, 3, 9))
     assert (again == 0).all()
 
@@ -327,7 +325,7 @@ def plan_of(blocks, size, batch, dtype=torch.float32, backwards=False):
 
 
 @pytest.fixture
-def on_an_h200(monkeypatch):
+def h200(monkeypatch):
     monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "high")
     monkeypatch.setattr(triton_plan, "interpreting", lambda: False)
     monkeypatch.setattr(triton_plan, "supports_grid_barrier", lambda _: True)
@@ -336,28 +334,28 @@ def on_an_h200(monkeypatch):
 
 @needs_triton
 @pytest.mark.parametrize("backwards", [False, True])
-def test_what_fits_on_an_h200(backwards, on_an_h200):
-    """All programs at once and U on the chip, for the sizes that the engine was made for."""
+def test_what_fits_on_an_h200(backwards, h200):
+    """For usual sizes all programs run at once, with U in shared memory."""
     for dtype, blocks, size in itertools.product(
         (torch.float32, torch.bfloat16), (3, 4, 5), (1, 12, 256, 300, 650, 1024, 2000)
     ):
         grid, tiles = plan_of(blocks, size, 64, dtype, backwards)
         assert grid[0] * grid[1] <= 132
         assert (grid[1] - 1) * tiles["UNITS"] < size <= grid[1] * tiles["UNITS"]
-        if size <= 1024:  # no program has to take a second tile of rows
+        if size <= 1024:  # no program computes a second tile of rows
             assert (grid[0] - 1) * tiles["ROWS"] < 64 <= grid[0] * tiles["ROWS"]
         assert tiles["RESIDENT"] or size > 512
         if tiles["RESIDENT"]:
             assert blocks * tiles["UNITS"] * size * dtype.itemsize < 227 * 1024
     assert plan_of(5, 1024, 64, torch.bfloat16).tiles["RESIDENT"]
     assert plan_of(4, 256, 64, torch.float64) is None
-    # Not more results at once than the registers have room for.
+    # Registers limit the number of results that a program computes at once.
     assert plan_of(32, 256, 64).tiles["GROUP"] == 8
 
 
 @needs_triton
-def test_tiles_do_not_depend_on_the_batch(on_an_h200):
-    """But for their height, one of two, so that few kernels are compiled."""
+def test_tiles_do_not_depend_on_the_batch(h200):
+    """Only their height does, which has two values, so that few kernels are compiled."""
     for dtype, blocks, size, backwards in itertools.product(
         (torch.float32, torch.bfloat16), (3, 5, 8), (256, 650, 1024), (False, True)
     ):
@@ -370,12 +368,12 @@ def test_tiles_do_not_depend_on_the_batch(on_an_h200):
 
 
 @needs_triton
-def test_precision_of_products(on_an_h200, monkeypatch):
+def test_precision_of_products(h200, monkeypatch):
     assert plan_of(4, 256, 64).tiles["PRECISION"] == "tf32"
     assert plan_of(4, 1024, 64, torch.bfloat16).tiles["PRECISION"] == "ieee"
     monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "highest")
     assert plan_of(4, 256, 64).tiles["PRECISION"] == "tf32x3"
-    assert plan_of(4, 512, 64).tiles["RESIDENT"] is False  # both parts of each number are kept
+    assert plan_of(4, 512, 64).tiles["RESIDENT"] is False  # each number is stored in two parts
 
     def mixed():
         raise RuntimeError("a mix of the legacy and new APIs")
@@ -391,7 +389,7 @@ def test_precision_of_products(on_an_h200, monkeypatch):
 
 @needs_triton
 def test_gpus_whose_programs_cannot_wait_for_each_other(monkeypatch):
-    """Turing, which has no TF32 either, and AMD's, which count as "cuda", too."""
+    """These are Turing GPUs, which lack TF32, too, and AMD GPUs, whose device is also "cuda"."""
     gpu = torch.device("cuda", 0)
     monkeypatch.setattr(torch.version, "hip", None)
     for capability in ((7, 5), (8, 0), (9, 0)):
@@ -411,7 +409,7 @@ def test_gpus_whose_programs_cannot_wait_for_each_other(monkeypatch):
 
 @pytest.mark.skipif(not INTERPRETING, reason="for Triton's interpreter")
 def test_operands_are_rounded_to_tf32():
-    """To 10 bits of mantissa, halves away from 0; the hardware would cut them off."""
+    """They are rounded to 10 bits of mantissa, ties away from 0; the hardware would truncate."""
     from .kernels import operands
 
     step = 2.0**-10
@@ -431,7 +429,7 @@ def test_operands_are_rounded_to_tf32():
 
 @runs
 def test_accuracy_of_activations():
-    """As c = i ⊙ g with the other factor at 1."""
+    """They are observed as c = i ⊙ g with the other factor 1."""
     near = torch.logspace(-20, 0, 50)
     a = torch.cat([torch.linspace(-30, 30, 601), near, -near]).view(1, 1, -1).to(DEVICE)
     exact = torch.tanh(a.double()).flatten(), torch.sigmoid(a.double()).flatten()
@@ -440,14 +438,14 @@ def test_accuracy_of_activations():
     for gates, true in zip(((big, none, a, big), (a, none, big, big)), exact, strict=True):
         _, cs, *_ = recurrence.run("triton", cell, torch.cat(gates, -1), weight, zero, zero)
         error = (cs.flatten().double() - true).abs() / true.abs().clamp(min=1e-30)
-        # On a GPU exp(x) is exp2(x log2 e), whose argument is rounded: 43 for x = 30.
+        # On a GPU exp(x) is exp2(x log2 e), with a rounded argument: 43 for x = 30.
         assert error.max() < (1e-6 if INTERPRETING else 3e-6)
 
 
 @runs
 @every_family
 def test_saturated_gates_and_nan(case):
-    """No gate overflows, and what is wrong with a sequence stays in it."""
+    """No gate overflows, and NaN stays in its sequence."""
     cell, tensors = layer_of(case, 3, 4, 5, torch.float32)
     tensors = [None if t is None else t.detach() for t in tensors]
     tensors[1] *= 1000

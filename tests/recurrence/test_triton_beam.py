@@ -1,4 +1,4 @@
-"""The choice among candidates of beam search in one kernel, beside PyTorch operations."""
+"""The choice among candidates of beam search in one kernel, compared with PyTorch operations."""
 
 import math
 
@@ -16,7 +16,7 @@ EOS, SIZE = 2, 9
 
 
 def candidates(batch, beam, count, seed):
-    """Many of which end, or have no probability."""
+    """Return candidates, many of which end a hypothesis or have a probability of 0."""
     generator = torch.Generator().manual_seed(seed)
 
     def draw(high, *shape):
@@ -38,7 +38,7 @@ def candidates(batch, beam, count, seed):
     more=st.integers(0, 9),
     seed=st.integers(0, 99),
 )
-def test_the_choice_is_the_same(batch, beam, more, seed):
+def test_kernel_equals_pytorch(batch, beam, more, seed):
     from fairseq_casrnn.recurrence.triton import beam as triton_beam
 
     inputs = candidates(batch, beam, beam + min(more, beam), seed)
@@ -49,8 +49,8 @@ def test_the_choice_is_the_same(batch, beam, more, seed):
         assert torch.equal(one, other)
 
 
-def test_a_choice_by_hand():
-    """Two hypotheses, four candidates: the first ends, the third would if it were better."""
+def test_known_choice():
+    """Of four candidates for two hypotheses, the first ends; the third is too low to end one."""
     found = torch.tensor([[-1.0, -2.0, -3.0, -4.0]])
     indices = torch.tensor([[EOS + SIZE, 7, EOS, 8 + SIZE]])
     ended, rows, parents, tokens, scores, ignored, collected = beam_loop.select_candidates(
@@ -78,7 +78,7 @@ def test_one_kernel_for_all_batches(compiled_only):  # noqa: F811
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 @pytest.mark.parametrize("size", [5, 3000])
 def test_next_words_are_the_best_sums(size, dtype):
-    """Beside the table that fairseq makes, with words that are penalised or forbidden."""
+    """They are compared with fairseq's table; some words are penalised or forbidden."""
     from fairseq_casrnn.recurrence.products import next_words
 
     torch.manual_seed(size)

@@ -1,4 +1,4 @@
-"""When the engine triton runs, and what it says when it does not."""
+"""When the engine triton is used, and what is logged if it is not."""
 
 import contextlib
 import importlib
@@ -23,7 +23,7 @@ from fairseq_casrnn.recurrence.triton import support as triton_support
 
 
 @pytest.fixture(autouse=True)
-def _nothing_was_tried(monkeypatch):
+def _forget_earlier_trials(monkeypatch):
     monkeypatch.setattr(triton_failures, "failure", None)
     monkeypatch.setattr(triton_failures, "trials", {})
     for module in (triton_failures, triton_support):
@@ -31,8 +31,8 @@ def _nothing_was_tried(monkeypatch):
     monkeypatch.delenv("CASRNN_ENGINE", raising=False)
 
 
-class Plus(type(LSTM(1, 1).cells[0])):
-    """Not the LSTM's kernel's business."""
+class OtherLSTM(type(LSTM(1, 1).cells[0])):
+    """A subclass, for which the LSTM's kernel must not be used."""
 
 
 def test_on_the_cpu_the_default_runs(messages, monkeypatch):
@@ -45,15 +45,17 @@ def test_on_the_cpu_the_default_runs(messages, monkeypatch):
     assert torch.equal(output, layer(x)[0])
     assert "triton" not in recurrence.installed()
     reason = "its kernels run on NVIDIA GPUs"
-    said = f"engine 'triton' is not available, '{recurrence.default()}' runs instead: {reason}"
-    assert messages().count(said) == 1
+    message = f"engine 'triton' is not available, '{recurrence.default()}' runs instead: {reason}"
+    assert messages().count(message) == 1
 
 
-def test_reasons_to_leave_it_to_another(monkeypatch):
+def test_reasons_to_use_another_engine(monkeypatch):
     monkeypatch.setattr(triton_support, "interpreting", lambda: True)
     cell, t = LSTM(1, 1).cells[0], torch.zeros(2)
     assert triton_support.why_not(cell, (t, None, t)) is None
-    assert triton_support.why_not(cell, (t.half(),), (t, None)) is None  # c from the layer below
+    assert (
+        triton_support.why_not(cell, (t.half(),), (t, None)) is None
+    )  # the c below may be in float32
     for tensors, states, reason in (
         ((t.half(), t), (), "of several dtypes"),
         ((t,), (t.half(),), "of several dtypes"),
@@ -62,7 +64,7 @@ def test_reasons_to_leave_it_to_another(monkeypatch):
         ((t.to("meta"),), (), "these are on meta"),
     ):
         assert reason in triton_support.why_not(cell, tensors, states)
-    assert triton_support.why_not(Plus(), (t,)) == "it has no kernel for Plus"
+    assert triton_support.why_not(OtherLSTM(), (t,)) == "it has no kernel for OtherLSTM"
 
 
 def test_every_cell_has_kernels():
@@ -73,7 +75,7 @@ def test_every_cell_has_kernels():
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """As if there were one, of a kind that will do."""
+    """Pretend that there is a suitable GPU."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
@@ -99,14 +101,14 @@ def test_default_by_device(gpu, monkeypatch, messages):
         ((8, 0), None, None),
     ],
 )
-def test_cards(gpu, monkeypatch, messages, capability, hip, reason):
+def test_unsuitable_gpus(gpu, monkeypatch, messages, capability, hip, reason):
     triton_plan.supports_grid_barrier.cache_clear()
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     monkeypatch.setattr(torch.version, "hip", hip)
     names = [recurrence.choose(name, "cuda").name for name in (None, "auto", "triton")]
     assert names == 3 * ["eager" if reason else "triton"]
-    said = f"engine 'triton' is not available, 'eager' runs instead: {reason}"
-    assert messages() == [said if reason else "recurrence engine: triton"]
+    message = f"engine 'triton' is not available, 'eager' runs instead: {reason}"
+    assert messages() == [message if reason else "recurrence engine: triton"]
 
 
 def no_compiler(monkeypatch, tmp_path):
@@ -127,7 +129,7 @@ def no_such_compiler(monkeypatch, tmp_path):
 def no_headers(monkeypatch, tmp_path):
     from triton.runtime import build
 
-    monkeypatch.setenv("CC", "false")  # a program that fails
+    monkeypatch.setenv("CC", "false")  # a program that always fails
     build._build("stub", "stub.c", str(tmp_path), [], [], [], [])
 
 
@@ -160,7 +162,7 @@ def bad_assembler(monkeypatch, tmp_path):
 
 
 def fail_in_triton(error):
-    """Raise ``error`` from a function of Triton's."""
+    """Raise ``error`` from within a function of Triton."""
 
     class Failing(dict):
         def get(self, *_):
@@ -171,49 +173,49 @@ def fail_in_triton(error):
     )
 
 
-FAILS = "Triton cannot compile or launch its kernels"
-CIRCUMSTANCES = {
+NO_LAUNCH = "Triton cannot compile or launch its kernels"
+FAILURES = {
     no_compiler: "Triton needs a C compiler; install gcc, or name a C compiler in the environment",
     no_such_compiler: "/no/such/cc is not a usable C compiler (No such file or directory); install",
     no_headers: "Triton's stub in C does not compile (false ended with status 1); install Python's",
     no_cache: "Triton's cache of kernels cannot be written ([Errno 20] Not a directory: ",
-    no_driver: f"{FAILS} (RuntimeError: 0 active drivers ([]). There should only be one.)",
-    old_driver: f"{FAILS} (RuntimeError: Triton Error [CUDA]: device kernel image is invalid)",
-    no_assembler: f"{FAILS} (FileNotFoundError: [Errno 2] No such file or directory: 'ptxas')",
-    bad_assembler: f"{FAILS} (PTXASError: PTXAS error: Internal Triton PTX codegen error)",
+    no_driver: f"{NO_LAUNCH} (RuntimeError: 0 active drivers ([]). There should only be one.)",
+    old_driver: f"{NO_LAUNCH} (RuntimeError: Triton Error [CUDA]: device kernel image is invalid)",
+    no_assembler: f"{NO_LAUNCH} (FileNotFoundError: [Errno 2] No such file or directory: 'ptxas')",
+    bad_assembler: f"{NO_LAUNCH} (PTXASError: PTXAS error: Internal Triton PTX codegen error)",
 }
-every_circumstance = pytest.mark.parametrize("circumstance", CIRCUMSTANCES)
+every_failure = pytest.mark.parametrize("fail_as", FAILURES)
 
 
 @needs_triton
-@every_circumstance
-def test_where_triton_does_not_work_eager_runs(gpu, monkeypatch, messages, tmp_path, circumstance):
-    """By name or by default; one line says why, and nothing is tried twice."""
+@every_failure
+def test_eager_runs_if_triton_fails_its_trial(gpu, monkeypatch, messages, tmp_path, fail_as):
+    """The reason is logged once, and nothing is tried twice."""
     tried = []
 
     def trial(index):
         tried.append(index)
-        circumstance(monkeypatch, tmp_path)
+        fail_as(monkeypatch, tmp_path)
 
     monkeypatch.setattr(triton_failures, "trial", trial)
     names = [recurrence.choose(name, "cuda").name for name in (None, "triton", "auto")]
     assert names == 3 * ["eager"]
     assert tried == [0]
-    (said,) = messages()
-    assert said.startswith("engine 'triton' is not available, 'eager' runs instead: ")
-    reason = said.partition("instead: ")[2]
-    assert reason.startswith(CIRCUMSTANCES[circumstance])
-    assert circumstance is not no_cache or reason.endswith("environment variable TRITON_CACHE_DIR")
+    (message,) = messages()
+    assert message.startswith("engine 'triton' is not available, 'eager' runs instead: ")
+    reason = message.partition("instead: ")[2]
+    assert reason.startswith(FAILURES[fail_as])
+    assert fail_as is not no_cache or reason.endswith("environment variable TRITON_CACHE_DIR")
 
 
 @needs_triton
-@every_circumstance
-def test_a_kernel_that_cannot_be_launched(monkeypatch, messages, tmp_path, circumstance):
-    """After a trial that succeeded: the layer's result is that of the engine that steps in."""
-    monkeypatch.setattr(triton_support, "interpreting", lambda: True)  # it takes tensors of the CPU
+@every_failure
+def test_a_kernel_that_cannot_be_launched(monkeypatch, messages, tmp_path, fail_as):
+    """Another engine computes the layer if a launch fails after a successful trial."""
+    monkeypatch.setattr(triton_support, "interpreting", lambda: True)  # accept tensors on the CPU
 
     def fail(*args, **kwargs):
-        circumstance(monkeypatch, tmp_path)
+        fail_as(monkeypatch, tmp_path)
 
     monkeypatch.setattr(triton_layer, "forward", fail)
     x = rand(4, 2, 3, dtype=torch.float32)
@@ -226,8 +228,8 @@ def test_a_kernel_that_cannot_be_launched(monkeypatch, messages, tmp_path, circu
     assert sum("'eager' runs instead" in line for line in messages()) == 1
 
 
-def stop(launch, _=None):
-    """As a backward does."""
+def launch_backward(launch, _=None):
+    """Launch as a backward pass does."""
     try:
         launch()
     except Exception as error:
@@ -236,14 +238,16 @@ def stop(launch, _=None):
 
 @needs_triton
 def test_a_backward_that_cannot_be_launched(monkeypatch, tmp_path):
-    """There is no other engine for it: the line says what to do."""
-    said = "cannot run the backward: Triton needs a C compiler; install gcc, .* CASRNN_ENGINE=eager"
-    with pytest.raises(UserError, match=said):
-        stop(lambda: no_compiler(monkeypatch, tmp_path))
+    """No other engine can run it, so the error says what to do."""
+    message = (
+        "cannot run the backward: Triton needs a C compiler; install gcc, .* CASRNN_ENGINE=eager"
+    )
+    with pytest.raises(UserError, match=message):
+        launch_backward(lambda: no_compiler(monkeypatch, tmp_path))
 
 
 @needs_triton
-@pytest.mark.parametrize("around", [triton_failures.attempt, stop])
+@pytest.mark.parametrize("around", [triton_failures.attempt, launch_backward])
 @pytest.mark.parametrize(
     "error",
     [
@@ -253,7 +257,7 @@ def test_a_backward_that_cannot_be_launched(monkeypatch, tmp_path):
     ],
 )
 def test_other_errors_keep_their_traceback(error, around):
-    """Also from within Triton; no other engine hides them."""
+    """No other engine hides them, even if they come from within Triton."""
     with pytest.raises(type(error)) as raised:
         around(lambda: fail_in_triton(error), lambda: "hidden")
     assert raised.value is error
@@ -261,8 +265,8 @@ def test_other_errors_keep_their_traceback(error, around):
     assert triton_failures.failure is None
 
 
-def test_errors_from_elsewhere_are_not_of_triton(monkeypatch):
-    """As of a hook that keeps what the backward needs on a disk, which is full."""
+def test_errors_outside_triton_are_raised(monkeypatch):
+    """For example, a hook may save tensors for the backward on a disk that is full."""
 
     def hook():
         raise OSError(28, "No space left on device")
@@ -272,14 +276,14 @@ def test_errors_from_elsewhere_are_not_of_triton(monkeypatch):
 
 
 @needs_triton
-def test_in_the_interpreter_nothing_is_hidden(monkeypatch, tmp_path):
+def test_failures_in_the_interpreter_are_raised(monkeypatch, tmp_path):
     monkeypatch.setattr(triton_failures, "interpreting", lambda: True)
     with pytest.raises(RuntimeError, match="Failed to find C compiler"):
         triton_failures.attempt(lambda: no_compiler(monkeypatch, tmp_path), lambda: "hidden")
 
 
-def test_the_trial(gpu, monkeypatch):
-    """Not while nothing can be launched; what fails in it beside Triton is raised."""
+def test_trial(gpu, monkeypatch):
+    """There is no trial while nothing can be launched, and errors outside Triton are raised."""
     tried = []
     monkeypatch.setattr(triton_failures, "trial", tried.append)
     with FakeTensorMode():
@@ -293,7 +297,7 @@ def test_the_trial(gpu, monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
     for _ in range(2):
         recurrence.choose(None, "cuda")
-    assert tried == [0, 1]  # each GPU once
+    assert tried == [0, 1]  # once per GPU
 
     def full(index):
         raise torch.OutOfMemoryError("CUDA out of memory")
@@ -304,8 +308,8 @@ def test_the_trial(gpu, monkeypatch):
         recurrence.choose(None, "cuda")
 
 
-def test_kernels_are_launched_where_their_tensors_are(monkeypatch):
-    """With several GPUs, of which another is the current one."""
+def test_kernels_run_on_the_device_of_their_tensors(monkeypatch):
+    """With several GPUs, the current one may be another."""
     here = []
 
     @contextlib.contextmanager
@@ -323,8 +327,8 @@ def test_kernels_are_launched_where_their_tensors_are(monkeypatch):
     assert all(hasattr(function, "__wrapped__") for function in wrapped)
 
 
-def test_what_the_kernels_do_not_do_on_a_gpu_is_left_to_eager(monkeypatch):
-    """Not to the default, which is the engine itself."""
+def test_fallback_by_device(monkeypatch):
+    """On a GPU the default engine is triton itself, so eager is the fallback."""
     triton = recurrence.ENGINES["triton"]
     assert triton.fallback("cuda") == "eager"
     assert triton.fallback("cpu") == recurrence.default()
@@ -343,8 +347,8 @@ def test_without_triton(messages, monkeypatch):
     for _ in range(2):
         output, _ = (layer := LSTM(2, 3, engine="triton"))(x)
     other = recurrence.default()
-    said = f"engine 'triton' is not available, '{other}' runs instead: {reason}"
-    assert messages().count(said) == 1
+    message = f"engine 'triton' is not available, '{other}' runs instead: {reason}"
+    assert messages().count(message) == 1
     layer.engine = other
     assert torch.equal(output, layer(x)[0])
 

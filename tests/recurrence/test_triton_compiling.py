@@ -1,4 +1,4 @@
-"""Kernels of the engine triton, compiled for a GPU where there is none."""
+"""Kernels of the engine triton, compiled for a GPU on a machine without one."""
 
 import functools
 import importlib
@@ -24,7 +24,7 @@ from .test_triton import INTERPRETING, run
 
 
 class NoGPU:
-    """As much of Triton's driver as is needed to compile for an H100 or H200."""
+    """The parts of Triton's driver needed to compile for an H100 or H200."""
 
     def get_current_target(self):
         from triton.backends.compiler import GPUTarget
@@ -32,7 +32,7 @@ class NoGPU:
         return GPUTarget("cuda", 90, 32)
 
     def get_current_device(self):
-        return -1  # none that there may be: Triton keeps kernels by this number
+        return -1  # a number that no GPU has, since Triton caches kernels by it
 
     def get_current_stream(self, device):
         return 0
@@ -40,7 +40,7 @@ class NoGPU:
 
 @pytest.fixture
 def compiled_only(monkeypatch):
-    """Kernels are compiled, not launched; gives what was compiled, by its function's name."""
+    """Compile kernels without launching them; gives the compiled kernels."""
     triton = pytest.importorskip("triton")
     if INTERPRETING:
         pytest.skip("for Triton's compiler")
@@ -54,7 +54,7 @@ def compiled_only(monkeypatch):
 
     monkeypatch.setattr(triton.JITFunction, "run", compile_only)
     yield compiled
-    triton.runtime.driver.set_active(None)  # to be looked for when it is needed
+    triton.runtime.driver.set_active(None)  # Triton looks for it again when needed
 
 
 @pytest.mark.sampled(every=5)
@@ -69,23 +69,23 @@ def test_kernels_compile_for_a_gpu(case, kind, compiled_only, monkeypatch):
         cell, tensors = layer_of(case, 3, 2, 5, dtype)
         run("triton", cell, tensors, device="cpu")
         names = [
-            f"{way}_{kind}"
+            f"{direction}_{kind}"
             for steps in (2, 3)
-            for way in ("forward", "backward")
+            for direction in ("forward", "backward")
             for _ in range(1 if kind == "sequence" else steps)
         ]
         assert [k.name for k in compiled_only] == names
         assert all(".target sm_90" in k.asm["ptx"] for k in compiled_only)
-        # From step to step, and for other lengths and batches, nothing is compiled anew.
+        # Other steps, lengths and batches compile no further kernels.
         assert len({k.asm["ptx"] for k in compiled_only}) == 2
-        # Programs that wait for each other are launched together, or not at all.
+        # Programs that wait for each other need a cooperative launch.
         assert all(
             k.metadata.launch_cooperative_grid == (kind == "sequence") for k in compiled_only
         )
 
 
-def test_one_kernel_a_way_whatever_it_is_given(compiled_only):
-    """Lengths or none, any of the gradients, tensors at any address."""
+def test_one_kernel_for_forward_and_one_for_backward(compiled_only):
+    """Lengths, missing gradients and unaligned tensors need no further kernels."""
     case = next(case for case in FAMILIES if case.name == "cas_lstm")
     cell, tensors = layer_of(case, 2, 3, 5, torch.float32)
     for last, wanted, shift in (
@@ -107,7 +107,7 @@ def test_one_kernel_a_way_whatever_it_is_given(compiled_only):
 
 
 def compiled_layer(compiled_only, name, size, dtype=torch.bfloat16):
-    """The forward's and the backward's kernel: their parts before the loop over time, and it."""
+    """Yield each compiled kernel, with its text before the loop over time and that of the loop."""
     case = next(case for case in FAMILIES if case.name == name)
     cell, tensors = layer_of(case, 2, 3, size, dtype)
     run("triton", cell, tensors, device="cpu")
@@ -116,7 +116,7 @@ def compiled_layer(compiled_only, name, size, dtype=torch.bfloat16):
         yield kernel, before + rows, time
 
 
-def test_the_weights_stay_on_the_chip(compiled_only):
+def test_weights_stay_on_the_chip(compiled_only):
     """U's tiles are put into shared memory before the loops, which only read them."""
     for kernel, before, time in compiled_layer(compiled_only, "stacked_lstm", 48):
         blocks = 4 if kernel.name == "forward_sequence" else 1
@@ -127,7 +127,7 @@ def test_the_weights_stay_on_the_chip(compiled_only):
 
 
 def test_rows_are_loaded_before_they_are_multiplied(compiled_only):
-    """Three parts of them are on their way, of 16 bits each, while one is multiplied."""
+    """Several tiles are being loaded, 16 bits per value, while one is multiplied."""
     for kernel, _, time in compiled_layer(compiled_only, "stacked_lstm", 300):
         parts, products = (3, 4) if kernel.name == "forward_sequence" else (5, 1)
         events = "".join(e[0] for e in re.findall(r"cacheModifier = cg|tt\.dot ", time))
@@ -136,8 +136,8 @@ def test_rows_are_loaded_before_they_are_multiplied(compiled_only):
 
 
 @pytest.mark.full
-def test_parts_of_a_product_lie_apart_in_shared_memory(compiled_only):
-    """A warp reads one: were it the dimension after the first, eight rows would share a bank."""
+def test_operands_avoid_bank_conflicts(compiled_only):
+    """A warp reads one part; were parts the second dimension, eight rows would share a bank."""
     for name, dtype in itertools.product(
         ("stacked_lstm", "cas_lstm"), (torch.bfloat16, torch.float32)
     ):
@@ -152,8 +152,8 @@ def test_parts_of_a_product_lie_apart_in_shared_memory(compiled_only):
 
 
 @pytest.mark.full
-def test_weights_without_room_are_streamed(compiled_only, monkeypatch):
-    """By asynchronous copies, in a loop whose body does not grow with the layer."""
+def test_weights_that_do_not_fit_are_streamed(compiled_only, monkeypatch):
+    """They are copied asynchronously, in a loop whose body does not grow with the layer."""
     lines = set()
     for size in (700, 900):
         del compiled_only[:]
@@ -166,8 +166,8 @@ def test_weights_without_room_are_streamed(compiled_only, monkeypatch):
     assert len(lines) == 2
 
 
-def test_a_barrier_hides_what_does_not_depend_on_it(compiled_only):
-    """Inputs of the next step are loaded, and what no other reads is stored, before waiting."""
+def test_work_that_overlaps_the_barrier(compiled_only):
+    """Before waiting, the next inputs are loaded and outputs that no program reads are stored."""
     for kernel, _, time in compiled_layer(compiled_only, "cas_lstm", 48):
         before, during, after = re.split(r"tt\.atomic_rmw add, \w+", time)
         forward = kernel.name == "forward_sequence"
@@ -184,7 +184,7 @@ def test_a_barrier_hides_what_does_not_depend_on_it(compiled_only):
     [
         ("cas_lstm", 1024, 64, torch.bfloat16, "highest"),  # 2 x 64 programs of 32 rows
         ("stacked_gru", 768, 96, torch.float32, "high"),
-        ("stacked_lstm", 300, 33, torch.float32, "highest"),  # both parts of each number
+        ("stacked_lstm", 300, 33, torch.float32, "highest"),  # numbers in two parts
         ("second_order_lstm", 1024, 64, torch.float32, "highest"),  # U does not fit
     ],
 )
@@ -206,8 +206,10 @@ def test_kernels_fit_as_planned(name, size, batch, dtype, precision, compiled_on
 
 @pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
-def test_the_cross_entropy(dtype, compiled_only):
-    """Two launches a batch, wide ones, that keep to registers; other batches compile nothing."""
+def test_cross_entropy(dtype, compiled_only):
+    """Each batch takes two launches with wide loads and without spills; other batches compile
+    nothing.
+    """
     weight, bias = torch.zeros(40008, 8, dtype=dtype), torch.zeros(40008, dtype=dtype)
     for rows in (1, 16, 35):
         x = torch.zeros(rows, 8, dtype=dtype, requires_grad=True)
@@ -223,7 +225,7 @@ def test_the_cross_entropy(dtype, compiled_only):
 
 @pytest.mark.full
 def test_compiling_is_announced_once(compiled_only, messages, monkeypatch, tmp_path):
-    """And not where the kernels are read from the disk."""
+    """It is not announced if the kernels are read from the disk."""
     knobs = importlib.import_module("triton").knobs
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     others = []
@@ -245,8 +247,10 @@ def test_compiling_is_announced_once(compiled_only, messages, monkeypatch, tmp_p
 @pytest.mark.parametrize(
     "why", ["too many blocks in cooperative launch", "operation not supported"]
 )
-def test_a_refused_launch_becomes_a_launch_a_step(compiled_only, messages, monkeypatch, why):
-    """As where other work holds a part of the GPU."""
+def test_one_launch_per_step_if_a_cooperative_launch_is_refused(
+    compiled_only, messages, monkeypatch, why
+):
+    """This happens while another process uses a part of the GPU."""
     only_compile = importlib.import_module("triton").JITFunction.run
 
     def run_or_refuse(self, *args, **kwargs):
@@ -262,7 +266,7 @@ def test_a_refused_launch_becomes_a_launch_a_step(compiled_only, messages, monke
 
 
 def spilled_bytes(kernel, folder):
-    """Of the stack of a thread, which holds what there was no register for."""
+    """Return the size of a thread's stack, which holds values that do not fit in registers."""
     tool = Path(importlib.import_module("triton").__file__).parent
     tool = tool / "backends" / "nvidia" / "bin" / "cuobjdump"
     if not tool.exists():
@@ -289,7 +293,7 @@ def spilled_bytes(kernel, folder):
     ids=str,
 )
 def test_kernels_of_the_sentence_state_lstm(sizes, dtype, compiled_only, tmp_path):
-    """One a step, nothing is compiled anew for other batches, and all values fit in registers."""
+    """One kernel runs per step, other batches compile nothing, and all values fit in registers."""
     size, window, nodes = sizes
     layer = SentenceStateLSTM(3, size, 2, window, nodes, engine="triton").to(dtype)
     for words, lengths in ((4, [4, 4, 4]), (3, [1, 3]), (1, [1])):

@@ -1,4 +1,6 @@
-"""The cross entropy of engine ``triton`` beside fairseq's; see test_triton.py for where it runs."""
+"""The cross entropy of engine ``triton`` compared with fairseq's; see test_triton.py for where it
+runs.
+"""
 
 import math
 
@@ -23,7 +25,7 @@ every_dtype = pytest.mark.parametrize("dtype", ROUNDING, ids=str)
 
 
 def example(rows, classes, dtype=torch.float32, features=6, scale=1.0):
-    """x (rows, E), weight, bias, all leaves, and a target in which each third word is padding."""
+    """Return x (rows, E), weight, bias and a target in which every third word is padding."""
     shapes = (rows, features), (classes, features), (classes,)
     inputs = [rand(*shape, seed=i) for i, shape in enumerate(shapes)]
     inputs[1] *= scale
@@ -33,7 +35,7 @@ def example(rows, classes, dtype=torch.float32, features=6, scale=1.0):
     return [t.to(DEVICE, dtype).requires_grad_() for t in inputs], target.to(DEVICE)
 
 
-def fairseqs(inputs, target, smoothing):
+def fairseq_loss(inputs, target, smoothing):
     logits = F.linear(*inputs)
     lprobs = torch.log_softmax(logits if logits.dtype == torch.double else logits.float(), -1)
     return label_smoothed_nll_loss(lprobs, target, smoothing, ignore_index=PAD)
@@ -51,11 +53,11 @@ def distance(ours, exact):
     return float((ours.double() - exact).norm() / exact.norm())
 
 
-def assert_as_fairseqs(inputs, target, smoothing):
+def assert_equals_fairseq(inputs, target, smoothing):
     spec = LossSpec(target, smoothing, PAD)
     loss, nll = cross_entropy(*inputs, spec, engine="triton")
     exact = in_double(inputs)
-    expected, expected_nll = fairseqs(exact, target, smoothing)
+    expected, expected_nll = fairseq_loss(exact, target, smoothing)
     close = ROUNDING[inputs[0].dtype]
     torch.testing.assert_close(loss.double(), expected, **close)
     torch.testing.assert_close(nll.double(), expected_nll[()], **close)
@@ -71,15 +73,15 @@ def assert_as_fairseqs(inputs, target, smoothing):
 @every_dtype
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("size", [(7, 3), (1, 37), (4, 2048), (3, 5001)], ids=str)
-def test_agrees_with_fairseqs(dtype, smoothing, size):
+def test_equals_fairseq(dtype, smoothing, size):
     inputs, target = example(*size, dtype)
     assert can_fuse(inputs[1], "triton")
-    assert_as_fairseqs(inputs, target, smoothing)
-    assert_as_fairseqs([*inputs[:2], None], target, smoothing)
+    assert_equals_fairseq(inputs, target, smoothing)
+    assert_equals_fairseq([*inputs[:2], None], target, smoothing)
 
 
 @every_dtype
-def test_a_table_that_is_made_again_in_the_backward(dtype, monkeypatch):
+def test_logits_recomputed_in_the_backward(dtype, monkeypatch):
     from fairseq_casrnn.recurrence.triton import cross_entropy as kernels
 
     inputs, target = example(11, 37, dtype)
@@ -96,32 +98,32 @@ def test_a_table_that_is_made_again_in_the_backward(dtype, monkeypatch):
     loss.backward()
     assert made == [4, 4, 3] * 2
     monkeypatch.setattr(kernels.F, "linear", linear)
-    assert_as_fairseqs(inputs, target, 0.1)
-    monkeypatch.setattr(kernels, "CHUNK", 1)  # less than a row
-    assert_as_fairseqs(inputs, target, 0.1)
+    assert_equals_fairseq(inputs, target, 0.1)
+    monkeypatch.setattr(kernels, "CHUNK", 1)  # smaller than a row
+    assert_equals_fairseq(inputs, target, 0.1)
 
 
 @pytest.mark.parametrize("loss_scale", [1.0, 2.0**12])
 def test_a_loss_scale_acts_before_rounding_to_float16(loss_scale):
-    """Classes are so unlikely that float16 has no number for it, unless it is scaled."""
+    """Without the scale, gradients of unlikely classes would underflow in float16."""
     inputs, target = example(24, 500, torch.float16)
     with torch.no_grad():
         inputs[2][8:] -= 12
     target %= 8
     exact_inputs = in_double(inputs)
-    exact = grads_of(loss_scale * fairseqs(exact_inputs, target, 0.0)[0], exact_inputs)
-    theirs = grads_of(loss_scale * fairseqs(inputs, target, 0.0)[0], inputs)
+    exact = grads_of(loss_scale * fairseq_loss(exact_inputs, target, 0.0)[0], exact_inputs)
+    theirs = grads_of(loss_scale * fairseq_loss(inputs, target, 0.0)[0], inputs)
     loss, _ = cross_entropy(*inputs, LossSpec(target, 0.0, PAD), "triton")
     ours = grads_of(loss_scale * loss, inputs)
     for found, known, right in zip(ours, theirs, exact, strict=True):
         assert distance(found, right) < 1.05 * distance(known, right) < 0.002
-    # Of the unlikely classes alone.
+    # Only the gradients of the unlikely classes.
     errors = (ours[2].double() / exact[2] - 1).abs()[8:]
     assert (errors.max() < 0.01) == (loss_scale > 1)
 
 
 def test_float16_overflows_as_in_torch():
-    """So that fairseq finds it, and lowers its loss scale."""
+    """fairseq must see the overflow to lower its loss scale."""
     inputs, target = example(4, 9, torch.float16)
     loss, _ = cross_entropy(*inputs, LossSpec(target, 0.0, PAD), "triton")
     assert not all(grad.isfinite().all() for grad in grads_of(2.0**24 * loss, inputs))
@@ -141,10 +143,10 @@ def test_autocast_rounds_the_factors():
 
 
 @pytest.mark.parametrize("learning", [(), (0,), (1,), (2,), (0, 2)], ids=str)
-def test_only_the_gradients_that_are_wanted(learning):
+def test_gradients_of_some_inputs(learning):
     inputs, target = example(6, 11)
     exact = in_double(inputs)
-    expected, _ = fairseqs(exact, target, 0.1)
+    expected, _ = fairseq_loss(exact, target, 0.1)
     for place, tensor in enumerate(inputs):
         tensor.requires_grad_(place in learning)
     loss, _ = cross_entropy(*inputs, LossSpec(target, 0.1, PAD), "triton")
@@ -159,7 +161,7 @@ def test_only_the_gradients_that_are_wanted(learning):
 
 
 def test_a_second_backward():
-    """As torch's own: an error, or with retain_graph the same again."""
+    """It is an error as in torch, or with retain_graph gives the same gradients."""
     inputs, target = example(3, 5)
     loss, _ = cross_entropy(*inputs, LossSpec(target, 0.1, PAD), "triton")
     first = grads_of(loss, inputs, retain_graph=True)
@@ -171,7 +173,7 @@ def test_a_second_backward():
         grads_of(loss, inputs, create_graph=True)
 
 
-def test_logits_far_apart_and_ruled_out():
+def test_logits_far_apart_and_infinite():
     bias = torch.full((33,), -1000.0, device=DEVICE)
     bias[4], bias[7] = 1000.0, -math.inf
     bias.requires_grad_()
@@ -185,7 +187,7 @@ def test_logits_far_apart_and_ruled_out():
     torch.testing.assert_close(grad, expected, rtol=0, atol=1e-30)
 
 
-def test_nothing_but_padding_and_not_a_number():
+def test_only_padding_and_nan():
     for rows in (4, 0):
         inputs, target = example(4, 9)
         inputs[0] = inputs[0].detach()[:rows].requires_grad_()
@@ -193,7 +195,7 @@ def test_nothing_but_padding_and_not_a_number():
         assert [float(loss.detach()) for loss in losses] == [0, 0]
         assert not any(grad.any() for grad in grads_of(losses[0], inputs))
     inputs, target = example(4, 9)
-    for wrong in (9, -1, 2**40):  # not among the classes: not read out of bounds
+    for wrong in (9, -1, 2**40):  # targets that are no classes are not read out of bounds
         target[0] = wrong
         assert cross_entropy(*inputs, LossSpec(target, 0.1, PAD), "triton")[0].isnan()
     with torch.no_grad():

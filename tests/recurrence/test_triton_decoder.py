@@ -1,4 +1,4 @@
-"""The decoder's kernels of the engine triton, beside what models/test_decoder_loop.py tests."""
+"""The decoder's kernels of the engine triton; models/test_decoder_loop.py tests all engines."""
 
 from dataclasses import replace
 
@@ -24,23 +24,23 @@ interpreted = pytest.mark.skipif(not INTERPRETING, reason="for Triton's interpre
 SMALL = {"rtol": 1e-4, "atol": 1e-5}
 
 
-def single(case, **options):
-    """A problem in float32 and its leaves."""
+def make_float32(case, **options):
+    """Return a decoder's inputs in float32, and their leaves."""
     decode, named = make(case, **options)
     leaves = {name: tensor.detach().float().requires_grad_() for name, tensor in named.items()}
     return in_single(decode, leaves), leaves
 
 
-def agrees(decode, named, tolerance=SMALL):
-    """Outputs and gradients are the reference's."""
+def assert_agrees(decode, named, tolerance=SMALL):
+    """Compare outputs and gradients with the reference."""
     results = attention_triton.run(decode), run_reference(decode)
     assert_close(*results, tolerance)
     grads = [gradients(weighted(result), named.values()) for result in results]
     assert_close(*grads, {**tolerance, "atol": 10 * tolerance["atol"]}, names=list(named))
 
 
-def together(kernel, grid, /, **arguments):
-    """In place of ``launch_together``: each program is interpreted in a process of its own."""
+def launch_in_processes(kernel, grid, /, **arguments):
+    """Replaces ``launch_together``: each program is interpreted in a process of its own."""
     options = ("num_warps", "num_stages")
     arguments = {name: value for name, value in arguments.items() if name not in options}
     interpret_together(kernel, grid, arguments, seconds=200)
@@ -49,25 +49,25 @@ def together(kernel, grid, /, **arguments):
 @interpreted
 @pytest.mark.parametrize("name", ["cas_lstm", "stacked_gru", "second_order_lstm"])
 def test_programs_wait_for_each_other(name, monkeypatch):
-    """As on a GPU: all programs run at once, from the first step to the last."""
+    """As on a GPU, all programs run at once, from the first step to the last."""
     case = next(case for case in FAMILIES if case.name == name)
-    decode, named = single(case, layers=2, size=20, batch=35, mask=None)
+    decode, named = make_float32(case, layers=2, size=20, batch=35, mask=None)
     with torch.no_grad():
         for leaf in named.values():
             leaf.mul_(0.4)
     monkeypatch.setattr(triton_decoder_plan, "interpreting", lambda: False)
-    monkeypatch.setattr(triton_decoder_plan, "launch_together", together)
-    agrees(decode, named)
+    monkeypatch.setattr(triton_decoder_plan, "launch_together", launch_in_processes)
+    assert_agrees(decode, named)
 
 
 @interpreted
 def test_more_tiles_of_rows_than_programs(monkeypatch):
-    """Programs go on to further rows; sources of several parts, more rows than one at once."""
+    """Each program computes several tiles of rows, and sources are read in several parts."""
     tiling = triton_decoder_plan.tiling
 
     def few(*args):
-        how = tiling(*args)
-        return how._replace(grid=(1, how.grid[1]))
+        found = tiling(*args)
+        return found._replace(grid=(1, found.grid[1]))
 
     monkeypatch.setattr(triton_decoder_loop, "tiling", few)
     tiles = triton_decoder_loop.tiles
@@ -76,18 +76,18 @@ def test_more_tiles_of_rows_than_programs(monkeypatch):
     )
     case = next(case for case in FAMILIES if case.name == "cas_lstm")
     mask = torch.arange(5).unsqueeze(0) >= torch.arange(70).unsqueeze(1) % 5 + 1
-    decode, named = single(case, layers=2, size=20, batch=70, mask=mask)
+    decode, named = make_float32(case, layers=2, size=20, batch=70, mask=mask)
     with torch.no_grad():
         for leaf in named.values():
             leaf.mul_(0.4)
-    agrees(decode, named)
+    assert_agrees(decode, named)
 
 
 @interpreted
 @every_compiled_family
 @pytest.mark.parametrize("dtype", HALVES, ids=["bf16", "f16"])
 def test_half_precision_keeps_states_and_sums_in_single(case, dtype):
-    """Beside the same loop in float32 on weights and inputs that are rounded alike."""
+    """The loop agrees with a float32 loop that has the same weights and inputs."""
     decode, named = make(case, layers=2)
     half = {name: tensor.detach().to(dtype).requires_grad_() for name, tensor in named.items()}
     wide = {name: tensor.detach().float().requires_grad_() for name, tensor in half.items()}
@@ -109,7 +109,7 @@ def test_half_precision_keeps_states_and_sums_in_single(case, dtype):
 @pytest.mark.sampled(every=7)
 @every_compiled_family
 def test_kernels_compile_for_a_gpu(case, compiled_only):  # noqa: F811
-    """Two for all batches, lengths and depths, whose programs are launched together."""
+    """All batches, lengths and depths use the same two kernels, with cooperative launches."""
     for dtype in (torch.float32, torch.bfloat16)[case.name != "cas_lstm" :]:
         texts = set()
         for steps, batch, layers in ((2, 3, 2), (3, 5, 3)):
@@ -142,8 +142,8 @@ def test_steps_compile_for_a_gpu(case, input_feed, compiled_only):  # noqa: F811
 
 
 def without_feed(case, input_feed):
-    """Soft routing aside, a problem in float32 whose bottom layer reads embeddings alone or not."""
-    decode, named = single(case, layers=2, dropout=False, soft=False)
+    """Return a decoder's inputs without soft routing, with or without input feeding."""
+    decode, named = make_float32(case, layers=2, dropout=False, soft=False)
     bottom, width = decode.layers[0], decode.embedded.size(-1)
     attention = bottom.attention
     if not input_feed:
@@ -156,8 +156,8 @@ def without_feed(case, input_feed):
 @interpreted
 @every_compiled_family
 def test_steps_without_input_feeding(case):
-    """As with it, where the weights of what is fed are 0."""
-    decode, named = single(case, layers=2, dropout=False, soft=False)
+    """They equal steps with input feeding whose weights are 0."""
+    decode, named = make_float32(case, layers=2, dropout=False, soft=False)
     width = decode.embedded.size(-1)
     with torch.no_grad():
         for name in ("weight_ih_l0", "attention_l0"):
@@ -170,7 +170,7 @@ def test_steps_without_input_feeding(case):
             assert_close(steps.step(embedded), (out[t], alpha[t]), SMALL)
 
 
-def test_reasons_to_leave_it_to_eager(monkeypatch):
+def test_reasons_to_use_eager(monkeypatch):
     monkeypatch.setattr(triton_support, "interpreting", lambda: True)
     monkeypatch.setattr(attention_triton, "interpreting", lambda: True)
     cas = next(case for case in FAMILIES if case.name == "cas_lstm")
@@ -188,8 +188,8 @@ def test_reasons_to_leave_it_to_eager(monkeypatch):
     assert "has no room" in attention_triton.why_not(decode)
 
 
-def test_a_refused_launch_is_left_to_eager(messages, monkeypatch):
-    """As where other work holds a part of the GPU."""
+def test_eager_runs_if_a_launch_is_refused(messages, monkeypatch):
+    """This happens while another process uses a part of the GPU."""
     decode, _ = make(FAMILIES[0])
 
     def refuse(_):
@@ -199,26 +199,26 @@ def test_a_refused_launch_is_left_to_eager(messages, monkeypatch):
     monkeypatch.setattr(attention_triton, "why_not", lambda _: None)
     monkeypatch.setattr(attention_triton, "run", refuse)
     assert_close(decoding.run("triton", decode), run_reference(decode))
-    said = f"falls back to '{recurrence.default()}'"
-    assert any(said in m and "too many blocks" in m for m in messages())
+    message = f"falls back to '{recurrence.default()}'"
+    assert any(message in m and "too many blocks" in m for m in messages())
 
 
 @pytest.mark.parametrize("size", [1, 33, 256, 300, 650, 1024, 2048])
-def test_two_heights_of_tiles(size):
-    """And all units have a program, all programs a multiprocessor."""
+def test_tiles_have_two_heights(size):
+    """All units are covered, and there are no more programs than multiprocessors."""
     rows = set()
     for batch in (*range(1, 64), *range(64, 4000, 37)):
-        how = triton_decoder_plan.tiling(size, batch, 132)
-        assert how.grid[0] * how.grid[1] <= 132
-        assert (how.grid[1] - 1) * how.units < size <= how.grid[1] * how.units
-        assert (how.grid[0] - 1) * how.rows < batch
-        rows.add((how.rows, how.units))
+        tiling = triton_decoder_plan.tiling(size, batch, 132)
+        assert tiling.grid[0] * tiling.grid[1] <= 132
+        assert (tiling.grid[1] - 1) * tiling.units < size <= tiling.grid[1] * tiling.units
+        assert (tiling.grid[0] - 1) * tiling.rows < batch
+        rows.add((tiling.rows, tiling.units))
     assert len(rows) <= 2
     assert triton_decoder_plan.tiling(32 * 133, 1, 132) is None
 
 
-def test_layers_of_one_kind_are_stacked():
-    """The loop over upper layers reads their parameters one after the other."""
+def test_parameters_of_upper_layers_are_stacked():
+    """The loop over the upper layers reads their parameters one after the other."""
     decode, _ = make(next(case for case in FAMILIES if case.name == "cas_lstm"))
     weights, names = triton_decoder_loop.gather_weights(decode.layers, decode.embedded.size(-1))
     assert names[1] == names[2]

@@ -1,4 +1,4 @@
-"""Kernels that were launched before are launched again without Triton's own search for them."""
+"""Kernels are launched again without Triton's own lookup."""
 
 import itertools
 from types import SimpleNamespace
@@ -10,7 +10,7 @@ from fairseq_casrnn.recurrence.triton import launching as triton_launching
 
 
 class Kernel:
-    """As Triton's: launches by name, and what they give launches by position."""
+    """Imitates Triton: kernels are launched by name, and compiled kernels by position."""
 
     def __init__(self):
         names = {"x": 2, "y": 2, "rows": 1, "SIZE": 0}
@@ -18,11 +18,11 @@ class Kernel:
             SimpleNamespace(name=name, is_constexpr=kind == 0, do_not_specialize=kind == 1)
             for name, kind in names.items()
         ]
-        self.numbers, self.searched, self.launched = itertools.count(), [], []
+        self.numbers, self.lookups, self.launched = itertools.count(), [], []
 
     def __getitem__(self, grid):
         def search(**arguments):
-            self.searched.append((grid, arguments))
+            self.lookups.append((grid, arguments))
             return Compiled(self, next(self.numbers))
 
         return search
@@ -45,9 +45,9 @@ def kernel(monkeypatch):
 def test_the_second_launch_is_direct(kernel):
     x, y, other = torch.zeros(4), torch.zeros(4), torch.ones(8)
     triton_launching.run(kernel, (3,), SIZE=5, x=x, y=y, rows=7, num_warps=8)
-    assert kernel.searched == [((3,), {"SIZE": 5, "x": x, "y": y, "rows": 7, "num_warps": 8})]
+    assert kernel.lookups == [((3,), {"SIZE": 5, "x": x, "y": y, "rows": 7, "num_warps": 8})]
     triton_launching.run(kernel, (2, 4), SIZE=5, x=other, y=y, rows=8, num_warps=8)
-    assert len(kernel.searched) == 1
+    assert len(kernel.lookups) == 1
     ((number, grid, values),) = kernel.launched
     assert (number, grid[:3]) == (0, (2, 4, 1))
     assert values[0] is other
@@ -61,31 +61,31 @@ def test_the_second_launch_is_direct(kernel):
         {"SIZE": 6},
         {"x": None},
         {"x": torch.zeros(4, dtype=torch.float16)},
-        {"x": torch.zeros(5)[1:]},  # at another alignment
+        {"x": torch.zeros(5)[1:]},  # with another alignment
         {"y": torch.zeros(4, dtype=torch.int64)},
         {"rows": 2**31},
     ],
     ids=str,
 )
-def test_another_kernel_is_searched_for(kernel, change):
+def test_lookup_of_another_kernel(kernel, change):
     given = {"x": torch.zeros(4), "y": torch.zeros(4), "rows": 7, "SIZE": 5}
     triton_launching.run(kernel, (1,), **given)
     triton_launching.run(kernel, (1,), **given | change)
     triton_launching.run(kernel, (1,), **given)
-    assert len(kernel.searched) == 2
+    assert len(kernel.lookups) == 2
     assert [number for number, *_ in kernel.launched] == [0]
 
 
-def test_on_another_gpu(kernel, monkeypatch):
+def test_one_lookup_per_gpu(kernel, monkeypatch):
     given = {"x": torch.zeros(4), "y": None, "rows": 7, "SIZE": 5}
     for device in (0, 1, 0, 1):
         monkeypatch.setattr(triton_launching, "current_device", lambda number=device: number)
         triton_launching.run(kernel, (1,), **given)
-    assert len(kernel.searched) == 2
+    assert len(kernel.lookups) == 2
     assert [number for number, *_ in kernel.launched] == [0, 1]
 
 
-def test_what_is_only_compiled_is_not_kept(kernel, monkeypatch):
+def test_kernels_that_are_only_compiled_are_not_cached(kernel, monkeypatch):
     monkeypatch.setattr(Kernel, "__getitem__", lambda self, grid: lambda **_: None)
     for _ in range(2):
         triton_launching.run(kernel, (1,), x=None, y=None, rows=1, SIZE=1)

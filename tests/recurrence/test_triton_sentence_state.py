@@ -1,7 +1,6 @@
-"""The sentence-state LSTM on the engine triton, beside ``reference`` in float64.
-
-Without a GPU these run in Triton's interpreter, which test_triton.py starts, together with the
-tests of all engines in tests/layers/test_sentence_state.py.
+"""The sentence-state LSTM on the engine triton, compared with ``reference`` in float64. Without a
+GPU these tests run in Triton's interpreter, which test_triton.py starts, together with the tests of
+all engines in tests/layers/test_sentence_state.py.
 """
 
 import pytest
@@ -17,14 +16,13 @@ from .test_triton import DEVICE, HALF, INTERPRETING, runs
 
 
 def results(engine, sizes, dtype=torch.float64, lengths=None, device=DEVICE, **options):
-    """h, g and gradients of x and of all parameters, in float64, of a layer in ``dtype``.
-
-    sizes: words, sentences, H, steps, window, nodes. Values are rounded to ``dtype`` for all
-    engines, and x is NaN at padding.
+    """Return h, g and the gradients of x and of all parameters, in float64, of a layer in
+    ``dtype``. ``sizes`` are words, sentences, H, steps, window and nodes. Values are rounded to
+    ``dtype`` for all engines, and x is NaN at padding.
     """
     words, batch, size, *rest = sizes
     layer = SentenceStateLSTM(5, size, *rest, engine=engine, **options)
-    scale = 1 / max(1, size / 16) ** 0.5  # no gate is saturated
+    scale = 1 / max(1, size / 16) ** 0.5  # avoids saturated gates
     layer = randomize(layer.double())
     with torch.no_grad():
         for parameter in layer.parameters():
@@ -53,7 +51,7 @@ def assert_norms_close(ours, theirs, tolerance):
 @runs
 @HALF
 def test_half_precision(dtype):
-    """Errors are of the size of the products' factors rounded to 8 or 11 bits."""
+    """Errors have the size of rounding the products' factors to 8 or 11 bits."""
     sizes, lengths = (6, 2, 5, 5, 1, 1), [2, 6]
     ours = results("triton", sizes, dtype, lengths)
     theirs = results("reference", sizes, dtype, lengths, "cpu")
@@ -62,7 +60,7 @@ def test_half_precision(dtype):
 
 @runs
 def test_more_tiles_than_one():
-    """Of words and of units, each with a part of a tile left over."""
+    """There are several tiles of words and of units, and parts of a tile left over."""
     words, units = kernels.TILE
     sizes, lengths = (words + 3, 2, units + 1, 2, 2, 2), [words + 3, 2]
     ours = results("triton", sizes, torch.float32, lengths)
@@ -78,7 +76,7 @@ def test_a_sentence_of_one_word(nodes):
 
 @runs
 def test_recomputing_in_half_precision():
-    """Weights' gradients are summed over steps in float32."""
+    """The gradients of the weights are summed over steps in float32."""
     sizes, lengths, dtype = (3, 2, 5, 3, 1, 1), [3, 1], torch.bfloat16
     ours = results("triton", sizes, dtype, lengths, recompute=True)
     assert_norms_close(ours, results("triton", sizes, dtype, lengths), 0.005)
@@ -86,7 +84,7 @@ def test_recomputing_in_half_precision():
 
 @runs
 def test_without_gradients():
-    """Where two steps take turns with the memory of one."""
+    """Two steps alternate between two buffers."""
     layer, x = SentenceStateLSTM(3, 4, 4, engine="triton").to(DEVICE), torch.randn(5, 2, 3)
     x, lengths = x.to(DEVICE), torch.tensor([5, 2], device=DEVICE)
     expected = layer(x, lengths)
@@ -96,22 +94,24 @@ def test_without_gradients():
 
 @runs
 def test_saturated_gates_and_nan():
-    """No gate overflows, and what is wrong with a sentence stays in it."""
+    """No gate overflows, and NaN stays in its sentence."""
     layer, x = SentenceStateLSTM(3, 4, 2, engine="triton").to(DEVICE), torch.randn(5, 3, 3)
     x, lengths = x.to(DEVICE), torch.tensor([5, 2, 5], device=DEVICE)
     clean = layer(1e4 * x, lengths)
     grads = gradients(weighted(clean), layer.parameters())
     assert all(t.isfinite().all() for t in (*clean, *grads))
     x[1, 1] = torch.nan
-    spoilt = layer(1e4 * x, lengths)
-    assert spoilt[1][1].isnan().all()
-    assert spoilt[0][:2, 1].isnan().all()
+    with_nan = layer(1e4 * x, lengths)
+    assert with_nan[1][1].isnan().all()
+    assert with_nan[0][:2, 1].isnan().all()
     others = [0, 2]
-    assert_close([spoilt[0][:, others], spoilt[1][others]], [clean[0][:, others], clean[1][others]])
+    assert_close(
+        [with_nan[0][:, others], with_nan[1][others]], [clean[0][:, others], clean[1][others]]
+    )
 
 
 @runs
-def test_what_it_refuses():
+def test_unsupported_inputs():
     layer, x = SentenceStateLSTM(2, 3, 1, engine="triton").to(DEVICE), torch.randn(2, 1, 2)
     h, _ = layer(x.to(DEVICE).requires_grad_())
     with pytest.raises(UserError, match="no second derivatives"):
@@ -129,7 +129,7 @@ def test_an_empty_batch():
 
 
 @pytest.mark.skipif(INTERPRETING, reason="there it runs on the CPU, too")
-def test_on_the_cpu_the_default_steps_in(messages):
+def test_on_the_cpu_the_default_runs(messages):
     pytest.importorskip("triton")
     layer, x = SentenceStateLSTM(2, 3, 2, engine="triton"), torch.randn(4, 1, 2)
     ours, other = layer(x), recurrence.default()
