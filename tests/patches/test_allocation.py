@@ -1,4 +1,4 @@
-"""Freed memory is kept, unless the user's environment says otherwise."""
+"""glibc keeps freed memory, unless the user's environment variables configure it."""
 
 import platform
 import subprocess
@@ -23,7 +23,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="for glibc's malloc")
 
 
-def faults(monkeypatch, **variables):
+def page_faults(monkeypatch, **variables):
     for name in allocation.VARIABLES:
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
@@ -36,14 +36,14 @@ def faults(monkeypatch, **variables):
 
 
 @glibc
-def test_freed_memory_is_used_again(monkeypatch):
-    kept, count = faults(monkeypatch)
+def test_freed_memory_is_reused(monkeypatch):
+    kept, count = page_faults(monkeypatch)
     assert kept
     assert count < 100
 
 
 @glibc
-def test_the_environment_goes_first(monkeypatch):
-    kept, count = faults(monkeypatch, MALLOC_MMAP_THRESHOLD_="1000000")
+def test_environment_variables_take_precedence(monkeypatch):
+    kept, count = page_faults(monkeypatch, MALLOC_MMAP_THRESHOLD_="1000000")
     assert not kept
     assert count > 10000

@@ -1,3 +1,5 @@
+"""Batches contain all sentences, and are the same after resuming."""
+
 import numpy
 import pytest
 from fairseq.data import FairseqDataset, data_utils
@@ -19,15 +21,15 @@ def test_no_sentence_is_lost(count):
     assert all(len(batch) % 8 == 0 for batch in batches[:-1])
 
 
-def test_a_generator_of_indices_loses_none_either():
+def test_no_sentence_of_a_generator_is_lost():
     batches = data_utils.batch_by_size(
         (i for i in range(11)), lambda index: 1, max_tokens=100, required_batch_size_multiple=8
     )
     assert sum(len(batch) for batch in batches) == 11
 
 
-def test_batches_of_fixed_shapes_are_left_as_they_are():
-    """They are not consecutive: what is missing is not the end."""
+def test_batches_of_fixed_shapes_are_not_changed():
+    """Missing sentences may belong anywhere in them, not only at the end."""
 
     def batch_by_size(indices, **kwargs):
         return [[3, 1]]
@@ -37,7 +39,7 @@ def test_batches_of_fixed_shapes_are_left_as_they_are():
 
 
 class Shuffled(FairseqDataset):
-    """Twenty sentences of one token in random order."""
+    """Twenty sentences of one token, in random order."""
 
     def __len__(self):
         return 20
@@ -56,7 +58,7 @@ class Shuffled(FairseqDataset):
 
 
 def batches_of(start, **options):
-    """The first epoch number and the batches of a training that starts in epoch ``start``."""
+    """Return the first epoch and the batches of a training that starts in epoch ``start``."""
     iterator = FairseqTask(None).get_batch_iterator(
         Shuffled(), max_sentences=4, seed=5, epoch=start, **options
     )
@@ -67,5 +69,5 @@ def test_batches_do_not_depend_on_the_epoch_a_training_is_resumed_in():
     first, batches = batches_of(1)
     assert first == 1
     assert batches_of(3) == (3, batches)
-    # Unless the user wants other ones in each epoch.
+    # With this option each epoch has other batches.
     assert batches_of(3, update_epoch_batch_itr=True)[1] != batches

@@ -1,4 +1,4 @@
-"""Beam search put together at the end, beside fairseq's own loop."""
+"""Beam search that builds its hypotheses at the end, compared with fairseq's own loop."""
 
 import pytest
 import torch
@@ -15,13 +15,13 @@ from fairseq_casrnn.patches.install import patches_of
 TARGET = dictionary(SIZE)
 CAS = next(case for case in FAMILIES if case.name == "cas_lstm")
 GRU = next(case for case in FAMILIES if case.name == "stacked_gru")
-FAIRSEQS = SequenceGenerator._generate.__wrapped__
+FAIRSEQ_GENERATE = SequenceGenerator._generate.__wrapped__
 PARTS = ("tokens", "score", "positional_scores", "attention", "alignment")
 
 
 @pytest.fixture
-def used(monkeypatch):
-    """How often the search was this package's."""
+def own_searches(monkeypatch):
+    """Records each search by this package's loop."""
     calls, original = [], beam_loop.build_hypotheses
     monkeypatch.setattr(
         beam_loop, "build_hypotheses", lambda *args: calls.append(1) or original(*args)
@@ -30,7 +30,7 @@ def used(monkeypatch):
 
 
 def model_of(case=CAS, seed=0, spread=3.0):
-    """Whose probabilities are so uneven that hypotheses end at all steps."""
+    """Return a model whose probabilities are so uneven that hypotheses end at all steps."""
     model = random_model(case, "sizes").float().eval()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -48,15 +48,15 @@ def batch(rows=7, seed=0):
 
 
 def both(models, sample, **options):
-    """The hypotheses of fairseq's loop and of this package's."""
+    """Return the hypotheses of fairseq's loop and of this package's."""
     with torch.no_grad():
         return [
-            way(SequenceGenerator(models, TARGET, **options), sample)
-            for way in (FAIRSEQS, SequenceGenerator._generate)
+            generate(SequenceGenerator(models, TARGET, **options), sample)
+            for generate in (FAIRSEQ_GENERATE, SequenceGenerator._generate)
         ]
 
 
-def assert_same(theirs, ours):
+def assert_equal_hypotheses(theirs, ours):
     assert len(theirs) == len(ours)
     for expected, found in zip(theirs, ours, strict=True):
         assert len(expected) == len(found)
@@ -87,12 +87,12 @@ OPTIONS = {
 
 @pytest.mark.parametrize("name", OPTIONS)
 @pytest.mark.parametrize("seed", range(3))
-def test_hypotheses_are_those_of_fairseq(used, name, seed):
+def test_hypotheses_equal_fairseqs(own_searches, name, seed):
     options = {"beam_size": 4, "max_len_b": 12} | OPTIONS[name]
     theirs, ours = both([model_of(seed=seed)], batch(seed=seed), **options)
-    assert used
-    assert_same(theirs, ours)
-    if (name, seed) == ("plain", 0):  # or nothing is shown of sentences that are taken out
+    assert own_searches
+    assert_equal_hypotheses(theirs, ours)
+    if (name, seed) == ("plain", 0):  # make sure that some sentences finish early
         ends = {max(len(h["tokens"]) for h in hypotheses) for hypotheses in ours}
         assert len(ends) > 1
 
@@ -101,8 +101,8 @@ def test_hypotheses_are_those_of_fairseq(used, name, seed):
     ("name", "one_pass"),
     [("plain", True), ("greedy", True), ("at least", True), ("hot", False), ("replaced", False)],
 )
-def test_where_no_table_is_made(name, one_pass, monkeypatch):
-    """But somebody's own function in place of fairseq's gets one, which it may change."""
+def test_no_table_of_log_probabilities_is_made(name, one_pass, monkeypatch):
+    """If fairseq's function was replaced, the replacement gets the table, which it may change."""
     monkeypatch.delenv("CASRNN_ENGINE", raising=False)
     forward, tables = EnsembleModel.forward_decoder, []
 
@@ -116,22 +116,22 @@ def test_where_no_table_is_made(name, one_pass, monkeypatch):
     options = {"beam_size": 4, "max_len_b": 40} | OPTIONS.get(name, {})
     with torch.no_grad():
         SequenceGenerator([model_of()], TARGET, **options)._generate(batch())
-    # Where something is unfinished after the longest output, the last step has a table.
+    # The last step has a table if some sentence is still unfinished at the longest length.
     assert len(tables) <= 1 if one_pass and "cpp" in recurrence.installed() else len(tables) > 1
 
 
 @pytest.mark.parametrize("kept", [0, 3, 7])
-def test_finished_sentences_may_stay(used, kept, monkeypatch):
+def test_finished_sentences_may_stay_in_the_batch(own_searches, kept, monkeypatch):
     monkeypatch.setattr(beam_loop, "max_finished_kept", lambda *_: kept)
     for seed in range(4):
         theirs, ours = both([model_of(seed=seed)], batch(seed=seed), beam_size=3, max_len_b=12)
-        assert_same(theirs, ours)
-    assert len(used) == 4
+        assert_equal_hypotheses(theirs, ours)
+    assert len(own_searches) == 4
 
 
 @pytest.mark.parametrize("kept", [0, 3])
-def test_the_number_of_unfinished_sentences_may_come_a_step_late(used, kept, monkeypatch):
-    """As on a GPU: the search goes on for a step that it does not need."""
+def test_count_of_unfinished_sentences_may_be_a_step_late(own_searches, kept, monkeypatch):
+    """On a GPU the count arrives late, so the search takes one step more than necessary."""
     counts = []
 
     def late(unfinished):
@@ -143,54 +143,54 @@ def test_the_number_of_unfinished_sentences_may_come_a_step_late(used, kept, mon
     for seed in range(4):
         del counts[:]
         theirs, ours = both([model_of(seed=seed)], batch(seed=seed), beam_size=3, max_len_b=12)
-        assert_same(theirs, ours)
+        assert_equal_hypotheses(theirs, ours)
         assert counts
-    assert len(used) == 4
+    assert len(own_searches) == 4
 
 
-def test_several_models(used):
+def test_several_models(own_searches):
     theirs, ours = both([model_of(), model_of(GRU, seed=1)], batch(), beam_size=3, max_len_b=9)
-    assert used
-    assert_same(theirs, ours)
+    assert own_searches
+    assert_equal_hypotheses(theirs, ours)
 
 
-def test_another_first_token(used):
+def test_another_first_token(own_searches):
     with torch.no_grad():
         generators = [SequenceGenerator([model_of()], TARGET, max_len_b=9) for _ in range(2)]
         theirs, ours = (
-            way(generator, batch(), bos_token=5)
-            for way, generator in zip(
-                (FAIRSEQS, SequenceGenerator._generate), generators, strict=True
+            generate(generator, batch(), bos_token=5)
+            for generate, generator in zip(
+                (FAIRSEQ_GENERATE, SequenceGenerator._generate), generators, strict=True
             )
         )
-    assert used
-    assert_same(theirs, ours)
+    assert own_searches
+    assert_equal_hypotheses(theirs, ours)
 
 
-def test_nan_is_never_chosen(used, monkeypatch):
+def test_nan_is_never_chosen(own_searches, monkeypatch):
     forward = EnsembleModel.forward_decoder
 
-    def spoil(self, *args, **kwargs):
+    def with_nan(self, *args, **kwargs):
         lprobs, attention = forward(self, *args, **kwargs)
         lprobs[:, 6::3] = torch.nan
         return lprobs, attention
 
-    monkeypatch.setattr(EnsembleModel, "forward_decoder", spoil)
+    monkeypatch.setattr(EnsembleModel, "forward_decoder", with_nan)
     theirs, ours = both([model_of()], batch(), beam_size=3, max_len_b=9)
-    assert used
-    assert_same(theirs, ours)
+    assert own_searches
+    assert_equal_hypotheses(theirs, ours)
 
 
-def test_a_model_without_any_finite_probability(used):
+def test_a_model_without_any_finite_probability(own_searches):
     model = model_of()
     with torch.no_grad():
         model.decoder.vocabulary[1][6] = torch.nan
-    with torch.no_grad(), pytest.raises(AssertionError, match="9 < 9"):  # fairseq's
+    with torch.no_grad(), pytest.raises(AssertionError, match="9 < 9"):  # fairseq's assertion
         SequenceGenerator([model], TARGET, beam_size=3, max_len_b=9)._generate(batch())
 
 
 @pytest.mark.parametrize("why", ["prefix", "search", "ngrams", "suppressed", "length"])
-def test_what_is_left_to_fairseq(used, why):
+def test_options_that_use_fairseqs_loop(own_searches, why):
     options, given = {"beam_size": 3, "max_len_b": 9}, {}
     if why == "prefix":
         given["prefix_tokens"] = torch.full((7, 2), 6)
@@ -205,15 +205,15 @@ def test_what_is_left_to_fairseq(used, why):
     generator = SequenceGenerator([model_of()], TARGET, **options)
     with torch.no_grad():
         assert len(generator._generate(batch(), **given)) == 7
-    assert not used
+    assert not own_searches
 
 
-def test_a_shortest_length_above_the_longest_is_fairseqs_to_refuse(used):
+def test_min_len_above_max_len_is_refused_by_fairseq(own_searches):
     with pytest.raises(AssertionError, match="min_len"):
         both([model_of()], batch(), min_len=5, max_len_b=2)
-    assert not used
+    assert not own_searches
 
 
-def test_the_change_is_in_place():
+def test_only_this_patch_changes_generate():
     pieces = [patch.hook for patch in patches_of(SequenceGenerator._generate)]
     assert pieces == ["patches.beam_loop.generate"]

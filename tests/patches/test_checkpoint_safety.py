@@ -1,4 +1,4 @@
-"""fairseq's checkpoints load with torch's safe loading on, and are written whole or not at all."""
+"""fairseq's checkpoints load with torch's safe loading, and are written whole or not at all."""
 
 import argparse
 import os
@@ -30,14 +30,16 @@ BLEU += ["--maximize-best-checkpoint-metric"]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def quick_programs(warm_python):
+def warm_programs(warm_python):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WARM_PYTHON", warm_python)
         yield
 
 
 def fairseq(program: str, *args, prefix=()) -> subprocess.CompletedProcess:
-    python = [sys.executable if prefix else os.environ["WARM_PYTHON"]]  # which runs elsewhere
+    python = [
+        sys.executable if prefix else os.environ["WARM_PYTHON"]
+    ]  # the warm Python does not inherit the prefix
     command = [*prefix, *python, "-m", f"fairseq_cli.{program}", *map(str, args)]
     command += ["--user-dir", USER_DIR]
     return subprocess.run(command, capture_output=True, text=True, check=False)
@@ -55,8 +57,8 @@ def generate(data: Path, checkpoint: Path):
     return fairseq("generate", data, "--cpu", "--path", checkpoint, "--beam", "2")
 
 
-def explained(done: subprocess.CompletedProcess) -> str:
-    """The sentence of a command that failed as it should: with nothing else on stderr."""
+def error_of(done: subprocess.CompletedProcess) -> str:
+    """Return the error message of a command that must fail, with nothing else on stderr."""
     assert done.returncode != 0
     assert "Traceback" not in done.stdout + done.stderr
     (line,) = (line for line in done.stderr.splitlines() if line.startswith("error: "))
@@ -80,14 +82,14 @@ def data(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def legacy(data, tmp_path_factory) -> Path:
-    """A folder with checkpoints of fairseq's own lstm, with BLEU among the validation scores."""
+    """A folder with checkpoints of fairseq's own lstm, with BLEU as a validation metric."""
     folder = tmp_path_factory.mktemp("lstm")
     done = train(data, folder, *LSTM, *BLEU)
     assert done.returncode == 0, done.stderr
     return folder
 
 
-def test_legacy_checkpoint_needs_and_gets_these_globals(legacy):
+def test_globals_of_a_legacy_checkpoint_are_allowed(legacy):
     last = legacy / "checkpoint_last.pt"
     needed = set(get_unsafe_globals_in_checkpoint(last))
     allowed = torch.serialization.get_safe_globals()
@@ -112,7 +114,7 @@ def test_legacy_checkpoint_generates_and_resumes(data, legacy, tmp_path):
     assert (tmp_path / "checkpoint2.pt").exists()
 
 
-def test_dataclass_checkpoint_needs_nothing(data, tmp_path):
+def test_dataclass_checkpoint_needs_no_globals(data, tmp_path):
     done = train(data, tmp_path, "--arch", "cas_lstm_tiny")
     assert done.returncode == 0, done.stderr
     allowed = torch.serialization.get_safe_globals()
@@ -123,8 +125,8 @@ def test_dataclass_checkpoint_needs_nothing(data, tmp_path):
         torch.serialization.add_safe_globals(allowed)
 
 
-class Planted:
-    """Runs a command when it is unpickled."""
+class Malicious:
+    """An object that runs a command when it is unpickled."""
 
     def __init__(self, marker):
         self.marker = marker
@@ -133,17 +135,17 @@ class Planted:
         return os.system, (f"touch {self.marker}",)
 
 
-def test_planted_object_is_refused(data, legacy, tmp_path):
+def test_malicious_checkpoint_is_refused(data, legacy, tmp_path):
     state = torch.load(legacy / "checkpoint_last.pt")
-    state["extra_state"]["planted"] = Planted(tmp_path / "marker")
+    state["extra_state"]["planted"] = Malicious(tmp_path / "marker")
     bad = tmp_path / "bad.pt"
     torch.save(state, bad)
-    sentence = explained(generate(data, bad))
+    sentence = error_of(generate(data, bad))
     assert (
         f"checkpoint {bad} was refused because it holds {os.system.__module__}.system" in sentence
     )
     assert not (tmp_path / "marker").exists()
-    torch.load(bad, weights_only=False)  # the plant is a working one
+    torch.load(bad, weights_only=False)  # without the refusal, the command would run
     assert (tmp_path / "marker").exists()
 
 
@@ -161,13 +163,13 @@ def test_damaged_checkpoint(legacy, tmp_path, damage):
 def test_truncated_checkpoint_on_resume(data, legacy, tmp_path):
     last = tmp_path / "checkpoint_last.pt"
     last.write_bytes((legacy / "checkpoint_last.pt").read_bytes()[:-1000])
-    sentence = explained(train(data, tmp_path, *LSTM))
+    sentence = error_of(train(data, tmp_path, *LSTM))
     assert f"checkpoint {last} cannot be read" in sentence
 
 
 def test_other_architecture_on_resume(data, legacy, tmp_path):
     shutil.copy(legacy / "checkpoint_last.pt", tmp_path)
-    sentence = explained(train(data, tmp_path, *LSTM, "--encoder-bidirectional"))
+    sentence = error_of(train(data, tmp_path, *LSTM, "--encoder-bidirectional"))
     assert f"checkpoint {tmp_path}/checkpoint_last.pt belongs to a model of another" in sentence
     assert "first difference: encoder." in sentence
 
@@ -176,18 +178,18 @@ def test_other_architecture_on_generation(data, legacy, tmp_path):
     state = torch.load(legacy / "checkpoint_last.pt")
     state["cfg"]["model"].encoder_hidden_size = 9
     torch.save(state, tmp_path / "bad.pt")
-    sentence = explained(generate(data, tmp_path / "bad.pt"))
+    sentence = error_of(generate(data, tmp_path / "bad.pt"))
     assert f"{tmp_path}/bad.pt belongs to a model of another architecture" in sentence
 
 
 @pytest.mark.full
 def test_full_disk_keeps_the_last_checkpoint_whole(data, legacy, tmp_path):
-    """A limit on the size of files stands for the full disk: the write breaks off halfway."""
+    """A limit on the size of files imitates a full disk: the write stops halfway."""
     shutil.copytree(legacy, tmp_path, dirs_exist_ok=True)
     before = (tmp_path / "checkpoint_last.pt").read_bytes()
     limit = f"ulimit -f {len(before) // 2048}; "  # half its size, in the shell's unit of 1024 bytes
     done = train(data, tmp_path, *LSTM, epochs=2, prefix=["bash", "-c", limit + 'exec "$@"', "-"])
-    assert f"could not write {tmp_path}/checkpoint2.pt" in explained(done)
+    assert f"could not write {tmp_path}/checkpoint2.pt" in error_of(done)
     assert (tmp_path / "checkpoint_last.pt").read_bytes() == before
     assert not list(tmp_path.glob("*.tmp"))
     assert not (tmp_path / "checkpoint2.pt").exists()
@@ -213,7 +215,7 @@ def test_copying_a_checkpoint_is_whole_or_nothing(tmp_path, monkeypatch):
 
 
 def test_unknown_architecture(data, tmp_path):
-    sentence = explained(train(data, tmp_path, "--arch", "lstm_wisemann_iwslt_de_en"))
+    sentence = error_of(train(data, tmp_path, "--arch", "lstm_wisemann_iwslt_de_en"))
     assert "did you mean lstm_wiseman_iwslt_de_en" in sentence
 
 
@@ -253,7 +255,7 @@ def test_hook_prints_one_sentence_and_keeps_other_tracebacks(monkeypatch, capsys
     assert capsys.readouterr().err == "error: do that instead\n"
     assert previous == []
     hook(type(bug), bug, None)
-    assert waits == [0, 1]  # after both, else Python might abort
+    assert waits == [0, 1]  # waits after the hook; otherwise Python might abort
     assert previous.pop() == (type(bug), bug, None)
     hook(KeyboardInterrupt, KeyboardInterrupt(), None)
     assert capsys.readouterr().err == "interrupted\n"
@@ -282,7 +284,7 @@ def test_only_fairseq_programs_are_changed(path, name, monkeypatch):
     assert programs.program_name() == name
 
 
-def test_a_bug_that_follows_a_mistake_is_still_a_bug():
+def test_a_bug_while_handling_a_mistake_is_not_explained():
     def find(path):
         try:
             return path.read_text()

@@ -1,4 +1,4 @@
-"""Models that are not finite, in validation."""
+"""Models and losses that are not finite, in validation."""
 
 from types import SimpleNamespace
 from unittest import mock
@@ -20,8 +20,8 @@ def trainer(weight=0.0):
     return SimpleNamespace(get_model=lambda: model, get_num_updates=lambda: 7)
 
 
-def test_an_undefined_metric_is_no_success():
-    """Of finite weights and losses: it neither ends the training nor is it counted."""
+def test_undefined_metric_counts_as_none():
+    """Weights and losses are finite, so training goes on, but the metric is ignored."""
 
     def validate(cfg, trainer):
         return [float("nan"), 3.0]
@@ -30,7 +30,7 @@ def test_an_undefined_metric_is_no_success():
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_nothing_is_validated_with_weights_that_are_not_finite(value):
+def test_no_validation_with_weights_that_are_not_finite(value):
     with pytest.raises(UserError, match="training has diverged: after 7 updates the weights"):
         train.validate(None, trainer(value), None, None, None)
 
@@ -46,8 +46,8 @@ def test_a_loss_that_is_not_finite_ends_the_training(loss):
         train.get_valid_stats(None, trainer(), {"loss": loss}, True)
 
 
-def test_of_several_processes():
-    """Whose norms fairseq compares before it looks whether they are finite."""
+def test_gradient_norms_of_several_processes():
+    """fairseq compares their norms before it checks whether they are finite."""
     workers = SimpleNamespace(
         _grad_norm_buf=torch.zeros(2),
         data_parallel_rank=0,
@@ -55,7 +55,7 @@ def test_of_several_processes():
         cfg=SimpleNamespace(common=SimpleNamespace(amp=False)),
     )
 
-    def compared(ours, theirs):
+    def explanation(ours, theirs):
         def gather(buffer, group):
             buffer[1] = theirs
 
@@ -67,6 +67,6 @@ def test_of_several_processes():
         return explain(caught.value)
 
     diverged = "the gradients are not finite: the training has diverged"
-    assert compared(float("nan"), float("nan")).startswith(diverged)
-    assert compared(1.0, float("inf")).startswith(diverged)
-    assert compared(1.0, 9.0) is None  # something else is wrong
+    assert explanation(float("nan"), float("nan")).startswith(diverged)
+    assert explanation(1.0, float("inf")).startswith(diverged)
+    assert explanation(1.0, 9.0) is None  # the gradients differ for another reason

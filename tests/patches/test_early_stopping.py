@@ -1,4 +1,4 @@
-"""What is counted for ``--lr-scheduler reduce_lr_on_plateau``, in checkpoints."""
+"""The counters of ``--lr-scheduler reduce_lr_on_plateau`` in checkpoints."""
 
 from types import SimpleNamespace
 
@@ -15,7 +15,7 @@ def plateau():
     return torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=5)
 
 
-def test_the_epochs_without_gain_are_counted_on():
+def test_epochs_without_improvement_are_saved():
     before, after = plateau(), plateau()
     for _ in range(3):
         before.step(1.0)
@@ -24,18 +24,18 @@ def test_the_epochs_without_gain_are_counted_on():
     assert (after.best, after.num_bad_epochs, after.cooldown_counter) == (1.0, 2, 0)
 
 
-def test_a_checkpoint_of_fairseqs_own_has_no_counters():
+def test_fairseqs_own_checkpoint_has_no_counters():
     schedule = SimpleNamespace(lr_scheduler=plateau())
     ReduceLROnPlateauLRSchedule.load_state_dict(schedule, {"best": 2.0, "last_epoch": 3})
     assert (schedule.lr_scheduler.best, schedule.lr_scheduler.num_bad_epochs) == (2.0, 0)
 
 
-def test_the_state_of_another_scheduler_is_refused():
+def test_state_of_another_scheduler_is_refused():
     with pytest.raises(UserError, match="trained with another --lr-scheduler than reduce_lr_on_pl"):
         ReduceLROnPlateauLRSchedule.load_state_dict(SimpleNamespace(lr_scheduler=plateau()), {})
 
 
-def test_the_step_after_an_epoch_is_made_up_for_where_the_epoch_had_ended():
+def test_the_missing_step_at_an_epochs_end_is_made_up():
     steps = []
     schedule = ReduceLROnPlateauLRSchedule.__new__(ReduceLROnPlateauLRSchedule)
     trainer = SimpleNamespace(lr_scheduler=schedule, lr_step=lambda *step: steps.append(step))

@@ -1,4 +1,4 @@
-"""Fixes of fairseq's generation."""
+"""Corrections of fairseq's generation."""
 
 import torch
 from fairseq.data import Dictionary
@@ -14,8 +14,8 @@ def table(batch, rows, size, seed=0):
     return lprobs, -3 * torch.rand(batch, rows, generator=generator)
 
 
-def test_groups_of_sentences_that_are_not_the_first(monkeypatch):
-    """fairseq looks overlaps up under the numbers that the sentences have in the data set."""
+def test_diverse_beam_search_of_a_later_batch(monkeypatch):
+    """fairseq looks overlaps up by the sentences' numbers in the data set."""
     original = DiverseBeamSearch.step
     assert not install.patches_of(original)
     monkeypatch.setattr(DiverseBeamSearch, "step", original)
@@ -27,8 +27,8 @@ def test_groups_of_sentences_that_are_not_the_first(monkeypatch):
         found = []
         for at in range(3):
             lprobs, scores = table(3, 4, 20, seed=at)
-            lprobs[1, :, 7] += 30  # both groups of the second choose the same
-            if at == 2:  # the first is finished
+            lprobs[1, :, 7] += 30  # both groups of the second sentence would choose word 7
+            if at == 2:  # the first sentence is finished
                 lprobs, scores, numbers = lprobs[1:], scores[1:], numbers[1:]
                 lprobs.fill_(-9.0)[..., [8, 9]] = torch.tensor([-2.0, -1.0])
             scores = scores.unsqueeze(-1).repeat(1, 1, max(at, 1))

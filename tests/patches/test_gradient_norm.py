@@ -1,4 +1,4 @@
-"""The norm of the gradients, in fairseq's function and in place of apex's."""
+"""The norm of the gradients, which replaces apex's function."""
 
 import pytest
 import torch
@@ -13,22 +13,22 @@ def parameters(dtype=torch.float32):
     for shape in ((3, 4), (5,), (), (2, 2, 2)):
         made.append(torch.nn.Parameter(torch.zeros(shape, dtype=dtype)))
         made[-1].grad = torch.randn(shape, generator=generator).to(dtype)
-    return [*made, torch.nn.Parameter(torch.zeros(2))]  # the last is not trained
+    return [*made, torch.nn.Parameter(torch.zeros(2))]  # the last has no gradient
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
-def test_as_fairseqs(dtype):
+def test_norm(dtype):
     grads = [p.grad for p in parameters(dtype) if p.grad is not None]
     exact = torch.cat([g.double().flatten() for g in grads]).norm()
     norm, _ = l2_norm(2048, None, [grads], False)
     assert norm.dtype == torch.float32
     torch.testing.assert_close(norm.double(), exact, rtol=1e-6, atol=0)
-    # Squares beyond float16 do no harm.
+    # Squares may exceed float16's range.
     norm, _ = l2_norm(2048, None, [[torch.full((9,), 1000.0, dtype=dtype)]], False)
     torch.testing.assert_close(norm, torch.tensor(3000.0))
 
 
-def test_on_the_cpu_fairseqs_is_bit_by_bit_the_same(monkeypatch):
+def test_clipping_on_the_cpu_equals_fairseqs_bit_for_bit(monkeypatch):
     ours, theirs = parameters(), parameters()
     assert utils.multi_tensor_l2norm_available
     norm = utils.clip_grad_norm_(ours, 0.5)
@@ -39,8 +39,8 @@ def test_on_the_cpu_fairseqs_is_bit_by_bit_the_same(monkeypatch):
         assert torch.equal(a.grad, b.grad)
 
 
-def test_fairseq_calls_it_for_a_gpu(monkeypatch):
-    """Whose tensors these play to be."""
+def test_fairseq_uses_it_on_a_gpu(monkeypatch):
+    """Tensors on the CPU imitate tensors on a GPU."""
     grads, calls = [p.grad for p in parameters() if p.grad is not None], []
 
     def spy(*args):

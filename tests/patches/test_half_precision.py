@@ -1,4 +1,4 @@
-"""fairseq's ``FP16Optimizer`` with copies of many tensors at once, beside itself."""
+"""fairseq's ``FP16Optimizer`` that copies many tensors at once, compared with fairseq's own."""
 
 from types import SimpleNamespace
 
@@ -14,7 +14,7 @@ METHODS = ("_sync_fp16_grads_to_fp32", "_sync_fp32_params_to_fp16", "zero_grad")
 
 
 def build(flat: bool, dtype, frozen: bool):
-    """Two layers in half precision, one of whose parameters gets no gradient at first."""
+    """Return a model of two layers in half precision, and its optimizer."""
     torch.manual_seed(0)
     model = torch.nn.ModuleList([torch.nn.Linear(3, 2), torch.nn.Linear(2, 1)]).to(dtype)
     model[0].bias.requires_grad_(not frozen)
@@ -27,7 +27,7 @@ def build(flat: bool, dtype, frozen: bool):
 
 
 def train(flat: bool, dtype, frozen: bool = False) -> list[torch.Tensor]:
-    """Weights, and float32 weights and gradients, after each of some updates."""
+    """Return weights, and float32 weights and gradients, after each of four updates."""
     model, optimizer = build(flat, dtype, frozen)
     seen = []
     for step in range(4):
@@ -57,13 +57,13 @@ def train(flat: bool, dtype, frozen: bool = False) -> list[torch.Tensor]:
     ],
     ids=["one-tensor", "float16", "bfloat16", "frozen"],
 )
-def test_as_fairseqs(flat, dtype, frozen, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: None)  # the CPU's number
+def test_equals_fairseq(flat, dtype, frozen, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: None)  # None stands for the CPU
     ours, calls, copy = None, [], torch._foreach_copy_
     with monkeypatch.context() as patch:
         patch.setattr(torch, "_foreach_copy_", lambda to, of: calls.append(len(to)) or copy(to, of))
         ours = train(flat, dtype, frozen)
-    # Of four parameters, there and back; without a gradient, or frozen, fairseq copies.
+    # Copies of four parameters in each direction; fairseq itself copies frozen ones.
     assert calls == ([] if frozen else [4] * 7)
     for name in METHODS:
         monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""Hooks before, around and after functions of fairseq; the table of patches."""
+"""Hooks before, around and after functions of fairseq, and the table of patches."""
 
 import os
 import re
@@ -19,7 +19,7 @@ from fairseq_casrnn.patches.table import TABLE
 ROOT = Path(__file__).resolve().parents[2]
 
 
-# Hooks, resolved by their dotted names.
+# Hooks; the fixture ``patched`` resolves their names.
 def doubled(original, value):
     return 2 * original(value)
 
@@ -39,7 +39,7 @@ def as_text(result, value):
 
 @pytest.fixture
 def patched(monkeypatch):
-    """Patch ``owner.NAME`` of a module of fairseq with hooks of this file."""
+    """A function that patches ``target`` in a module of fairseq with hooks of this file."""
     monkeypatch.setattr(install, "_hook", lambda path: globals()[path])
     module = ModuleType("fairseq.invented")
     monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -58,7 +58,7 @@ def patched(monkeypatch):
     return patch
 
 
-def test_hooks_in_their_order(patched):
+def test_order_of_hooks(patched):
     module = patched(
         "function",
         abs,
@@ -90,7 +90,7 @@ def test_methods(patched):
     assert module.Owner.static(-4) == owner.static(-4) == 8
 
 
-def test_a_method_of_the_base_class_is_not_there(patched, caplog):
+def test_inherited_methods_are_not_patched(patched, caplog):
     class Owner(list):
         pass
 
@@ -101,16 +101,16 @@ def test_a_method_of_the_base_class_is_not_there(patched, caplog):
 
 
 @pytest.mark.parametrize("target", ["fairseq.invented.function", "fairseq.nowhere.function"])
-def test_nothing_to_change(patched, caplog, target):
-    """Of another version of fairseq: a warning, and an error where safety depends on it."""
-    told = rf"fairseq has no {re.escape(target)}, which .*\(it must\).*fairseq-fixed 0\.12\.3\.1"
+def test_missing_target(patched, caplog, target):
+    """Another version of fairseq may lack it; that is a warning, or an error for safety patches."""
+    message = rf"fairseq has no {re.escape(target)}, which .*\(it must\).*fairseq-fixed 0\.12\.3\.1"
     install.apply([Patch(target, "fix", "doubled", "it must")])
-    assert re.search(told, caplog.text)
-    with pytest.raises(UserError, match=told):
+    assert re.search(message, caplog.text)
+    with pytest.raises(UserError, match=message):
         install.apply([Patch(target, "safety", "doubled", "it must")])
 
 
-def test_another_version_of_fairseq_is_told_once(monkeypatch, caplog):
+def test_another_version_of_fairseq_warns_once(monkeypatch, caplog):
     install.check_version.cache_clear()
     install.check_version()
     assert not caplog.text
@@ -136,7 +136,7 @@ def test_another_version_of_fairseq_is_told_once(monkeypatch, caplog):
         ("-checkpoint_files.check_archive", {"checkpoint_files.check_archive"}),
     ],
 )
-def test_what_is_left_out(monkeypatch, value, omitted):
+def test_omitted_names(monkeypatch, value, omitted):
     monkeypatch.setenv("CASRNN_PATCHES", value)
     assert install.omitted_names() == omitted
 
@@ -144,18 +144,18 @@ def test_what_is_left_out(monkeypatch, value, omitted):
 @pytest.mark.parametrize(
     "value", ["speed", "-sped", "-speed -fix", "-", "+speed", "-check_archive"]
 )
-def test_unknown_kinds(monkeypatch, value):
+def test_invalid_omissions(monkeypatch, value):
     monkeypatch.setenv("CASRNN_PATCHES", value)
     with pytest.raises(UserError, match=r"CASRNN_PATCHES is '.*'; give the kinds to leave out, s"):
         install.omitted_names()
 
 
-# Compares all functions and methods of fairseq's modules before registration and after it.
+# Compares all functions and methods of fairseq's modules before and after registration.
 CHANGES = """
 import sys
 from types import ModuleType
 sys.argv = ["/usr/bin/fairseq-PROGRAM"]
-from fairseq_casrnn.patches import install  # before fairseq, else it registers at once
+from fairseq_casrnn.patches import install  # before fairseq, so that nothing is registered yet
 from fairseq_casrnn.patches.table import TABLE
 import fairseq, fairseq_cli.PROGRAM
 
@@ -218,8 +218,8 @@ print(len(expected))
         pytest.param("eval_lm", ("speed", "message"), marks=pytest.mark.full),
     ],
 )
-def test_what_is_changed_is_what_is_listed(program, omitted):
-    """All of it, no more, and each function by one wrapper."""
+def test_exactly_the_listed_functions_are_changed(program, omitted):
+    """Each of them has one wrapper."""
     code = CHANGES.replace("PROGRAM", program).replace("OMITTED", repr(omitted))
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code],
@@ -233,13 +233,13 @@ def test_what_is_changed_is_what_is_listed(program, omitted):
     assert int(done.stdout.split()[-1]) > 40
 
 
-def test_names_are_of_one_change_each():
-    """Of one hook, that is: several functions may be changed by it."""
+def test_patch_names_are_unique():
+    """Each name stands for one hook, which may change several functions."""
     hooks = {patch.hook for patch in TABLE}
     assert len({patch.name for patch in TABLE}) == len(hooks)
 
 
-def test_a_single_change_is_left_out():
+def test_omitting_a_single_patch():
     code = (
         "import fairseq_casrnn; fairseq_casrnn.register(); from fairseq import checkpoint_utils\n"
     )
@@ -259,7 +259,7 @@ def test_a_single_change_is_left_out():
         assert ("checkpoint_files.check_before_resuming" in names) == (omitted == "")
 
 
-def test_every_row_is_complete():
+def test_every_patch_is_complete():
     for patch in TABLE:
         assert patch.kind in KINDS
         assert patch.when in ("before", "after", "around", "replace", "call")
@@ -269,7 +269,7 @@ def test_every_row_is_complete():
     assert len({(patch.target, patch.hook) for patch in TABLE}) == len(TABLE)
 
 
-def test_the_command_tells_what_is_left_out(monkeypatch, capsys):
+def test_command_lists_omitted_patches(monkeypatch, capsys):
     cli.main(["patches"])
     printed = capsys.readouterr().out
     assert "left out" not in printed
@@ -282,21 +282,23 @@ def test_the_command_tells_what_is_left_out(monkeypatch, capsys):
     assert sum(" speed (off) " in line for line in lines) == count
 
 
-def test_the_log_tells_what_is_left_out(monkeypatch, caplog):
+def test_omitted_patches_are_logged_once(monkeypatch, caplog):
     monkeypatch.setattr(install, "apply", list)
     install.report_omitted.cache_clear()
     monkeypatch.setenv("CASRNN_PATCHES", "-feature,-speed")
     with caplog.at_level("INFO"):
         install.install()
         install.install()
-    said = [r.getMessage() for r in caplog.records if "left out" in r.getMessage()]
+    logged = [r.getMessage() for r in caplog.records if "left out" in r.getMessage()]
     count = sum(patch.kind in ("feature", "speed") for patch in TABLE)
-    assert said == [f"left out by CASRNN_PATCHES: feature, speed ({count} of {len(TABLE)} changes)"]
+    assert logged == [
+        f"left out by CASRNN_PATCHES: feature, speed ({count} of {len(TABLE)} changes)"
+    ]
 
 
 @pytest.mark.full
-def test_a_wrong_variable_is_told_in_one_sentence():
-    """By a real program, before it has registered anything."""
+def test_invalid_variable_is_one_error_message():
+    """A real fairseq program stops before it registers anything."""
     done = subprocess.run(
         [sys.executable, "-m", "fairseq_cli.train", "x", "--user-dir", "fairseq_casrnn"],
         env={**os.environ, "CASRNN_PATCHES": "-sped"},

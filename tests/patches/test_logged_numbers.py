@@ -1,4 +1,4 @@
-"""What fairseq's trainer logs of a GPU, which the CPU's tensors play to be."""
+"""What fairseq's trainer logs of tensors on a GPU, which tensors on the CPU imitate."""
 
 from types import SimpleNamespace
 
@@ -14,7 +14,7 @@ from fairseq_casrnn.patches.logged_numbers import to_host
 
 @pytest.fixture
 def copies(monkeypatch):
-    """The shapes of what is copied from the GPU."""
+    """Records the shapes of the tensors copied from the GPU."""
     shapes, cpu = [], torch.Tensor.cpu
 
     def spy(self):
@@ -26,7 +26,7 @@ def copies(monkeypatch):
     return shapes
 
 
-def test_tensors_of_a_kind_are_copied_together(copies):
+def test_tensors_of_equal_shape_and_dtype_are_copied_together(copies):
     values = [torch.tensor(1.5), 3, torch.tensor([2.0, 3.0]), torch.tensor(4), None]
     values += [torch.tensor(0.1), torch.tensor([5.0, 6.0]), 0.25]
     found = to_host(values)
@@ -40,7 +40,7 @@ def test_tensors_of_a_kind_are_copied_together(copies):
 
 
 def trainer(clip_norm: float):
-    """As much of a trainer as logging needs."""
+    """Return an object with the parts of a trainer that logging needs."""
     task = SimpleNamespace(reduce_metrics=lambda logs, criterion: criterion.reduce_metrics(logs))
     self = SimpleNamespace(task=task, get_criterion=lambda: FusedLabelSmoothedCrossEntropy)
     self.cfg = SimpleNamespace(optimization=SimpleNamespace(clip_norm=clip_norm))
@@ -50,7 +50,7 @@ def trainer(clip_norm: float):
 
 
 def logged(clip_norm):
-    """What fairseq logs of two batches, rounded as it does."""
+    """Return what fairseq logs of two batches, rounded as it does."""
     logs = [
         {
             "loss": torch.tensor(9.7 + k),
@@ -77,13 +77,13 @@ def test_the_same_numbers_are_logged(clip_norm, request):
             numbers.pop(key, None)
     assert found == expected
     assert {"loss", "nll_loss", "ppl", "gnorm"} <= set(found[1])
-    # The norm, and then both losses of both batches with the copy of the norm.
+    # First the norm, then both losses of both batches together with the norm.
     assert copies == [(), (5,)]
     assert list(logs[0]) == ["loss", "nll_loss", "ntokens", "nsentences"]
 
 
 def test_nothing_to_log(copies):
-    """As after an update that was skipped."""
+    """This happens after an update that was skipped."""
     seen = []
     logged_numbers.reduce_and_log_stats(lambda *args: seen.append(args), None, None, 1.0)
     logged_numbers.reduce_and_log_stats(lambda *args: seen.append(args), None, [], 1.0)

@@ -1,4 +1,4 @@
-"""What is kept in checkpoints beside fairseq's own, and when it is taken back."""
+"""What this package adds to checkpoints, and when it is loaded again."""
 
 import contextlib
 import re
@@ -28,22 +28,22 @@ fairseq_casrnn.register()
         ((False, False, None), {"reset_meters": True}, False),
     ],
 )
-def test_resumed_or_started_anew(arguments, named, resumes):
-    taken = []
-    piece = after_loading(lambda *args: taken.append(args))
-    assert piece({"epoch": 3}, "trainer", "file", *arguments, **named) == {"epoch": 3}
-    assert taken == [("trainer", {"epoch": 3}, resumes)]
+def test_state_is_loaded_if_nothing_is_reset(arguments, named, resumes):
+    loaded = []
+    load = after_loading(lambda *args: loaded.append(args))
+    assert load({"epoch": 3}, "trainer", "file", *arguments, **named) == {"epoch": 3}
+    assert loaded == [("trainer", {"epoch": 3}, resumes)]
 
 
 def test_no_checkpoint():
-    def take(*args):
-        raise AssertionError("nothing is there to be taken")
+    def fail(*args):
+        raise AssertionError("there is no state to load")
 
-    assert after_loading(take)(None, "trainer", "file") is None
+    assert after_loading(fail)(None, "trainer", "file") is None
 
 
 def test_functional_options():
-    """Those that do not show in the shape of any weight."""
+    """These options do not affect the shape of any weight."""
     found = {
         name: set(functional_options(SimpleNamespace(_name=name)))
         for name in MODEL_DATACLASS_REGISTRY
@@ -67,10 +67,10 @@ def test_functional_options():
         ({"meanings": {"lam": "0.25"}}, "0.5", True),
         ({"meanings": {}}, "0.5", False),  # the option is newer than the checkpoint
         ({"meanings": {}}, "0.25", True),
-        ({"epoch": 3}, "0.25", False),  # nothing is known of the training
+        ({"epoch": 3}, "0.25", False),  # the checkpoint says nothing about options
     ],
 )
-def test_functional_options_are_those_of_before(kept, now, refused):
+def test_changed_functional_options_are_refused(kept, now, refused):
     model = MODEL_DATACLASS_REGISTRY["cas_lstm"](_name="cas_lstm", lam=now)
     trainer = SimpleNamespace(cfg=SimpleNamespace(model=model))
     before = kept.get("meanings", {}).get("lam", "0.5")

@@ -1,4 +1,4 @@
-"""Two trainings in one folder."""
+"""Two trainings cannot use one folder."""
 
 import errno
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.patches import save_dir_lock
 
-HOLD = """
+CLAIM = """
 import sys
 from fairseq_casrnn.patches.save_dir_lock import claim
 claim(sys.argv[1])
@@ -21,10 +21,10 @@ sys.stdin.read()
 
 
 @pytest.fixture
-def held(tmp_path):
-    """A folder, and the process that has claimed it."""
+def claimed(tmp_path):
+    """A folder and the process that has claimed it."""
     holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, tmp_path],
+        [sys.executable, "-c", CLAIM, tmp_path],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -35,8 +35,8 @@ def held(tmp_path):
     holder.communicate()
 
 
-def test_another_process_is_told_and_may_follow_one_that_was_killed(held):
-    folder, holder = held
+def test_claimed_folder_is_refused_until_its_process_ends(claimed):
+    folder, holder = claimed
     with pytest.raises(UserError, match=f"running in {folder}; wait until it ends, or train"):
         save_dir_lock.claim(folder)
     holder.kill()
@@ -44,8 +44,8 @@ def test_another_process_is_told_and_may_follow_one_that_was_killed(held):
     save_dir_lock.claim(folder)
 
 
-def test_one_process_may_train_again(tmp_path):
-    """Also under another name of the folder, whose lock is of the same process."""
+def test_one_process_may_claim_a_folder_again(tmp_path):
+    """The folder may also have another name."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "folder")
     for name in ("folder", "folder", "link"):
@@ -53,14 +53,14 @@ def test_one_process_may_train_again(tmp_path):
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
-def test_files_that_cannot_be_locked(tmp_path, number):
+def test_file_systems_without_locks(tmp_path, number):
     error = OSError(number, "no locks here")
     with mock.patch.object(save_dir_lock.fcntl, "lockf", side_effect=error):
         save_dir_lock.claim(tmp_path)
     assert tmp_path / save_dir_lock.LOCK not in save_dir_lock._claimed
 
 
-def test_folder_that_does_not_exist(tmp_path):
+def test_missing_folder(tmp_path):
     save_dir_lock.claim(tmp_path / "missing")
     assert not (tmp_path / "missing").exists()
 
@@ -68,8 +68,8 @@ def test_folder_that_does_not_exist(tmp_path):
 @pytest.mark.parametrize(
     ("no_save", "rank", "claims"), [(False, 0, True), (True, 0, False), (False, 1, False)]
 )
-def test_the_process_that_saves_claims_the_folder(tmp_path, no_save, rank, claims):
-    """Before a checkpoint is read."""
+def test_only_the_process_that_saves_claims_the_folder(tmp_path, no_save, rank, claims):
+    """It does so before it reads a checkpoint."""
     cfg = SimpleNamespace(no_save=no_save, save_dir=str(tmp_path))
     trainer = SimpleNamespace(
         cfg=SimpleNamespace(distributed_training=SimpleNamespace(distributed_rank=rank))

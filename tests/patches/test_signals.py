@@ -1,4 +1,4 @@
-"""Processes that the training starts, and signals."""
+"""Signals to a training and to the processes that it starts."""
 
 import multiprocessing
 import signal
@@ -16,27 +16,27 @@ from fairseq_casrnn.patches import install, signals
 from fairseq_casrnn.patches.table import TABLE
 
 
-def loader(begun) -> None:
-    """A process that loads data for a while."""
-    begun.set()
+def load_data(started) -> None:
+    """Run as a process that loads data for a minute."""
+    started.set()
     time.sleep(60)
 
 
 @pytest.fixture
 def worker(monkeypatch):
-    monkeypatch.setattr(loading, "_worker_loop", loader)
+    monkeypatch.setattr(loading, "_worker_loop", load_data)
     install.apply(patch for patch in TABLE if patch.target == f"{loading.__name__}._worker_loop")
     context = multiprocessing.get_context("fork")
-    begun = context.Event()
-    process = context.Process(target=loading._worker_loop, args=(begun,), daemon=True)
+    started = context.Event()
+    process = context.Process(target=loading._worker_loop, args=(started,), daemon=True)
     process.start()
-    assert begun.wait(30)
+    assert started.wait(30)
     yield process
     process.kill()
     process.join()
 
 
-def test_a_process_that_loads_data_ends_by_its_parent_alone(worker):
+def test_data_loading_process_is_only_ended_by_its_parent(worker):
     """A cluster sends the signal to all processes of a job."""
     code = f"import os; os.kill({worker.pid}, {int(signal.SIGTERM)})"
     subprocess.run([sys.executable, "-SEc", code], check=True)
@@ -67,8 +67,8 @@ if __name__ == "__main__":
 
 
 @pytest.mark.full
-def test_the_process_that_waits_for_others_passes_the_signal_on(tmp_path):
-    """And ends as they do."""
+def test_spawning_process_passes_signals_on(tmp_path):
+    """It ends with the status of the spawned processes."""
     script = tmp_path / "spawning.py"
     script.write_text(SPAWNING)
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300)
@@ -77,8 +77,8 @@ def test_the_process_that_waits_for_others_passes_the_signal_on(tmp_path):
 
 
 @pytest.mark.parametrize("end_of_epoch", [False, True])
-def test_a_signal_in_the_middle_of_an_epoch(monkeypatch, end_of_epoch):
-    """It ends the training after the update; what belongs to an epoch's end is done first."""
+def test_signal_during_an_epoch(monkeypatch, end_of_epoch):
+    """Training ends after the update; at the end of an epoch, the epoch is finished first."""
     saved = []
     monkeypatch.setattr(signals, "_received", [int(signal.SIGTERM)])
     monkeypatch.setattr(train, "validate_and_save", lambda *args: ([None], False))
@@ -99,7 +99,7 @@ def test_a_signal_in_the_middle_of_an_epoch(monkeypatch, end_of_epoch):
     assert saved == [(options, trainer, "epoch", None)]
 
 
-def test_handlers_of_others_are_left_alone():
+def test_handlers_of_others_are_kept():
     def own(number, frame):
         pass
 

@@ -1,4 +1,4 @@
-"""How fairseq reads text where this package is loaded."""
+"""How fairseq reads text with this package: line ends, byte-order marks and special symbols."""
 
 import pytest
 from fairseq.binarizer import FileBinarizer, VocabularyDatasetBinarizer
@@ -19,7 +19,7 @@ def text(tmp_path):
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 7])
 def test_binarising(text, tmp_path, workers):
-    """The same lines by any number of processes."""
+    """Any number of processes gives the same lines."""
     dictionary = Dictionary()
     Dictionary.add_file_to_dictionary(str(text), dictionary, tokenize_line, workers)
     counts = dict(zip(dictionary.symbols, dictionary.count, strict=True))

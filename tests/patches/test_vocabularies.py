@@ -1,4 +1,4 @@
-"""What a language model reads first, where the task that knows it is gone."""
+"""Language models record whether they read a beginning-of-sentence symbol first."""
 
 from types import SimpleNamespace
 from unittest import mock
@@ -9,7 +9,7 @@ from fairseq.tasks.language_modeling import LanguageModelingTask
 
 
 @pytest.mark.parametrize("reads_bos", [True, False])
-def test_a_language_model_knows_what_it_reads_first(reads_bos):
+def test_language_model_records_reads_bos(reads_bos):
     task = LanguageModelingTask.__new__(LanguageModelingTask)
     task.args, task.targets = SimpleNamespace(add_bos_token=reads_bos), ["future"]
     built = SimpleNamespace(supported_targets={"future"})
