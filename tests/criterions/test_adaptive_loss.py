@@ -1,4 +1,4 @@
-"""``adaptive_loss`` beside the log-probabilities of all words."""
+"""``adaptive_loss`` compared with the log-probabilities of all words."""
 
 from types import SimpleNamespace
 
@@ -19,7 +19,7 @@ def model():
 
 
 def batch(words):
-    """Three sentences of 5, 5 and 3 words of which one begins with ``words``."""
+    """Return sentences of 5, 5 and 3 words, the first of which begins with ``words``."""
     target = random_tokens(3, 5, seed=1)
     target[0, : len(words)] = torch.tensor(words)
     target[2, 3:] = PAD
@@ -28,8 +28,8 @@ def batch(words):
 
 @pytest.mark.parametrize("words", [[0, 9, 16, 22], [3, 4, 5, 7]])
 @pytest.mark.parametrize("sentence_avg", [False, True])
-def test_the_sum_over_all_words(model, words, sentence_avg):
-    """Also of those whose number within their cluster is that of the padding."""
+def test_loss_is_the_sum_over_all_words(model, words, sentence_avg):
+    """Some words have the padding's number within their cluster."""
     sample = batch(words)
     loss, size, logged = AdaptiveLoss(TASK, sentence_avg)(model, sample)
     table = model.get_normalized_probs(model(**sample["net_input"]), log_probs=True)
@@ -42,7 +42,7 @@ def test_the_sum_over_all_words(model, words, sentence_avg):
 
 
 def test_clusters_without_words(model):
-    """Only frequent words: nothing is learnt about the others but their share."""
+    """If all words are frequent, the clusters of rare words get no gradients."""
     sample = batch([])
     sample["target"] = sample["target"].clamp(max=CUTOFFS[0] - 1)
     AdaptiveLoss(TASK, False)(model.train(), sample)[0].sum().backward()

@@ -1,4 +1,4 @@
-"""``dyck_cross_entropy``: closing brackets are counted in validation alone."""
+"""``dyck_cross_entropy`` counts closing brackets in validation only."""
 
 from types import SimpleNamespace
 
@@ -18,14 +18,14 @@ TARGET = torch.tensor([[OPEN, OPEN, CLOSE, CLOSE, WORDS.eos()]])
 
 
 class Model(torch.nn.Module):
-    """Sure of what it says."""
+    """Predicts the words ``said`` with high probability."""
 
-    def __init__(self, said):
+    def __init__(self, predicted):
         super().__init__()
-        self.said = said
+        self.predicted = predicted
 
     def forward(self):
-        return 9 * torch.nn.functional.one_hot(self.said, len(WORDS)).float(), None
+        return 9 * torch.nn.functional.one_hot(self.predicted, len(WORDS)).float(), None
 
     def get_normalized_probs(self, net_output, log_probs):
         return net_output[0].log_softmax(-1)
@@ -34,7 +34,7 @@ class Model(torch.nn.Module):
         return sample["target"]
 
 
-def test_counts_are_those_of_the_batch_at_hand():
+def test_counts_of_a_batch():
     task = SimpleNamespace(source_dictionary=WORDS, target_dictionary=WORDS)
     criterion = DyckCrossEntropy(task, sentence_avg=False)
     sample = {"net_input": {}, "target": TARGET, "ntokens": 5}

@@ -1,4 +1,4 @@
-"""The fused criterions beside fairseq's own, on models of ours."""
+"""The fused criterions compared with fairseq's own, on models of this package."""
 
 from types import SimpleNamespace
 
@@ -29,7 +29,7 @@ every_pair = pytest.mark.parametrize("pair", PAIRS)
 
 @pytest.fixture
 def fused(monkeypatch):
-    """A list that gets longer with every fused loss."""
+    """Records each call of the fused loss."""
     calls, cross_entropy = [], head.cross_entropy
 
     def spy(*args):
@@ -66,12 +66,12 @@ MODELS = {
 }
 
 
-# Models with another output layer than features · weight + bias.
+# Models whose output layer is not features · weight + bias.
 UNFUSED = {"translation, adaptive": (translation, {"variant": "adaptive"})}
 
 
 def results(criterion, model, sample, reduce=True):
-    """Loss, size, what is logged, all gradients. fairseq's softmax is in single precision."""
+    """Return loss, sample size, logged numbers and gradients; fairseq's softmax is in float32."""
     loss, size, logged = criterion(model, sample, reduce)
     grads = torch.autograd.grad(loss.sum(), list(model.parameters()), allow_unused=True)
     numbers = [torch.as_tensor(value) for value in logged.values()]
@@ -87,7 +87,7 @@ def both(pair, **options):
 @every_pair
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("training", [True, False])
-def test_as_fairseqs(fused, pair, name, training):
+def test_equals_fairseq(fused, pair, name, training):
     build, options = MODELS[name]
     model, sample = build(**options)
     model.train(training)
@@ -100,7 +100,7 @@ def test_as_fairseqs(fused, pair, name, training):
 
 
 @every_pair
-def test_losses_by_token_are_left_to_fairseq(fused, pair):
+def test_losses_by_token_are_not_fused(fused, pair):
     ours, theirs = both(pair)
     model, sample = translation()
     found = results(ours, model, sample, reduce=False)
@@ -112,8 +112,8 @@ def test_losses_by_token_are_left_to_fairseq(fused, pair):
 @every_pair
 @pytest.mark.parametrize("name", UNFUSED)
 @torch.no_grad()
-def test_other_output_layers_are_left_to_fairseq(fused, pair, name):
-    """In training, in evaluation and in beam search."""
+def test_other_output_layers_are_not_fused(fused, pair, name):
+    """Beam search does not use a fused output layer either."""
     build, options = UNFUSED[name]
     model, sample = build(**options)
     model.float().eval()
@@ -124,50 +124,52 @@ def test_other_output_layers_are_left_to_fairseq(fused, pair, name):
 
 
 @pytest.mark.parametrize("options", [{"report_accuracy": True}, {"ignore_prefix_size": 1}])
-def test_what_needs_logits(fused, options):
+def test_options_that_need_logits(fused, options):
     ours, theirs = both("smoothed", **options)
     model, sample = translation()
     assert_close(results(ours, model, sample), results(theirs, model, sample), SINGLE)
     assert not fused
 
 
-def louder_output(model):
-    class Louder(type(model.decoder)):
+def scale_output_layer(model):
+    class Scaled(type(model.decoder)):
         def output_layer(self, features):
             return 3 * super().output_layer(features)
 
-    model.decoder.__class__ = Louder
+    model.decoder.__class__ = Scaled
 
 
-def louder_forward(model):
-    class Louder(type(model)):
+def scale_forward(model):
+    class Scaled(type(model)):
         def forward(self, src_tokens, src_lengths, prev_output_tokens):
             logits, extra = super().forward(src_tokens, src_lengths, prev_output_tokens)
             return 3 * logits, extra
 
-    model.__class__ = Louder
+    model.__class__ = Scaled
 
 
-def stricter_encoder(model):
-    class Strict(type(model.encoder)):
+def override_encoder(model):
+    class Flipped(type(model.encoder)):
         def forward(self, src_tokens, src_lengths):
             return super().forward(src_tokens.flip(0), src_lengths.flip(0))
 
-    model.encoder.__class__ = Strict
+    model.encoder.__class__ = Flipped
 
 
-def other_targets(model):
-    class Shifted(type(model)):
+def override_targets(model):
+    class OtherTargets(type(model)):
         def get_targets(self, sample, net_output):
             return sample["target"].where(sample["target"].eq(PAD), 5)
 
-    model.__class__ = Shifted
+    model.__class__ = OtherTargets
 
 
 @every_pair
-@pytest.mark.parametrize("change", [louder_output, louder_forward, stricter_encoder, other_targets])
+@pytest.mark.parametrize(
+    "change", [scale_output_layer, scale_forward, override_encoder, override_targets]
+)
 def test_subclasses_of_models(fused, pair, change):
-    """Which may do anything with the logits."""
+    """Subclasses may change the logits in any way."""
     ours, theirs = both(pair)
     model, sample = translation()
     before = ours(model, sample)[0]
@@ -180,11 +182,11 @@ def test_subclasses_of_models(fused, pair, change):
 
 @pytest.mark.parametrize("method", ["compute_loss", "get_lprobs_and_target"])
 def test_subclasses_of_criterions(fused, method):
-    """They find logits where fairseq has them."""
+    """Subclasses get the logits that fairseq's methods get."""
     model, sample = translation()
     seen = []
 
-    class Curious(FusedLabelSmoothedCrossEntropy):
+    class Subclass(FusedLabelSmoothedCrossEntropy):
         pass
 
     def look(self, model, net_output, *args, **options):
@@ -193,8 +195,8 @@ def test_subclasses_of_criterions(fused, method):
             self, model, net_output, *args, **options
         )
 
-    setattr(Curious, method, look)
-    ours, theirs = Curious(TASK, False, 0.1), both("smoothed")[1]
+    setattr(Subclass, method, look)
+    ours, theirs = Subclass(TASK, False, 0.1), both("smoothed")[1]
     assert_close(results(ours, model, sample), results(theirs, model, sample), SINGLE)
     assert seen == [(*sample["target"].shape, TARGET)]
     assert not fused
@@ -202,10 +204,10 @@ def test_subclasses_of_criterions(fused, method):
 
 @every_pair
 def test_within_a_wrapper(fused, pair):
-    """As that for data-parallel training, whose forward pass must see all of the model."""
+    """A data-parallel wrapper must see the whole forward pass."""
     ours, theirs = both(pair)
     model, sample = translation()
-    within = []
+    fused_calls = []
 
     class Parallel(torch.nn.Module):
         def __init__(self, module):
@@ -215,16 +217,16 @@ def test_within_a_wrapper(fused, pair):
         def forward(self, **inputs):
             before = len(fused)
             output = self.module(**inputs)
-            within.append(len(fused) - before)
+            fused_calls.append(len(fused) - before)
             return output
 
     wrapped = ModuleProxyWrapper(Parallel(model))
     assert_close(results(ours, wrapped, sample), results(theirs, model, sample), SINGLE)
-    assert within == [1]
+    assert fused_calls == [1]
 
 
-def test_models_of_others(fused):
-    """Whose decoders would not know what is wanted of them."""
+def test_models_of_other_packages(fused):
+    """Their decoders do not know the argument ``loss_spec``."""
     logits = torch.randn(3, 5, 9, requires_grad=True)
     words = torch.randint(2, 9, (3, 5))
 

@@ -1,4 +1,4 @@
-"""The loss by hand: class weights, L2; and what is logged."""
+"""Known losses with class weights and L2, and the logged metrics."""
 
 import math
 from types import SimpleNamespace
@@ -25,7 +25,7 @@ SAMPLE = {"net_input": {}, "target": TARGET, "ntokens": 9}
 
 
 class Model(torch.nn.Module):
-    """Always says the same."""
+    """A model whose logits are always the same."""
 
     def __init__(self):
         super().__init__()
@@ -51,7 +51,7 @@ def loss_of(model=None, **options):
     return loss.item(), logged
 
 
-def test_the_sum_over_the_batch():
+def test_loss_is_the_sum_over_the_batch():
     loss, logged = loss_of()
     assert loss == pytest.approx(sum(LOSSES))
     assert logged["confusion"].tolist() == [[1, 0], [1, 1]]
@@ -60,26 +60,26 @@ def test_the_sum_over_the_batch():
 def test_class_weights():
     weighted = LOSSES[0] + 3 * LOSSES[1] + 3 * LOSSES[2]
     assert loss_of(class_weights="yes:3")[0] == pytest.approx(weighted)
-    # Three of four training sentences are "no": 4 / (2 · 3) and 4 / (2 · 1).
+    # Three of four training sentences are "no", so the weights are 4 / (2 · 3) and 4 / (2 · 1).
     balanced = 2 / 3 * LOSSES[0] + 2 * LOSSES[1] + 2 * LOSSES[2]
     assert loss_of(class_weights="balanced")[0] == pytest.approx(balanced)
 
 
 def test_balanced_weights_without_training_data():
-    """In the validation of a checkpoint there are none."""
+    """A checkpoint can be validated without training data."""
     without = task()
     without.training_set = None
     loss, _, _ = Criterion(without, class_weights="balanced")(Model(), SAMPLE)
     assert loss.item() == pytest.approx(sum(LOSSES))
 
 
-def test_balanced_weights_are_of_the_own_corpus():
-    """Not of what is mixed in; a class that it lacks has none."""
+def test_balanced_weights_ignore_other_corpora():
+    """Corpora that are mixed in do not count; a class that is missing has weight 0."""
     mix = SimpleNamespace(base=SimpleNamespace(labels=numpy.array([0, 2, 0])))
     assert balanced(mix, 3).tolist() == pytest.approx([3 / (3 * 2), 0, 3 / (3 * 1)])
 
 
-def test_short_logits_are_summed_in_single_precision():
+def test_half_precision_logits_are_summed_in_float32():
     model = Model()
     model.forward = lambda: LOGITS.bfloat16()
     loss, logged = loss_of(model)
@@ -87,8 +87,8 @@ def test_short_logits_are_summed_in_single_precision():
     assert logged["loss"].dtype == torch.float32
 
 
-def test_l2_in_training_alone():
-    """L2/2 · (1 + 4) for each of three sentences: no embeddings or biases, nothing frozen."""
+def test_l2_only_in_training():
+    """L2/2 · (1 + 4) per sentence: neither embeddings, biases nor frozen weights count."""
     loss, logged = loss_of(l2=0.1)
     assert loss == pytest.approx(sum(LOSSES) + 3 * 0.05 * 5)
     assert float(logged["loss"]) == pytest.approx(sum(LOSSES))
@@ -102,7 +102,7 @@ def test_l2_of_the_embeddings():
     assert loss == pytest.approx(sum(LOSSES) + 3 * 0.1 * squares)
 
 
-def test_what_is_logged():
+def test_logged_metrics():
     logged = loss_of()[1]
     with metrics.aggregate(new_root=True) as found:
         Criterion.reduce_metrics([logged])
@@ -114,8 +114,8 @@ def test_what_is_logged():
     assert found["_confusion"].sum.tolist() == [[3, 0], [3, 3]]
 
 
-def test_classes_that_training_does_not_have():
-    """They count as misses, and not in the loss."""
+def test_unseen_classes():
+    """They count as errors, but not in the loss."""
     sample = {**SAMPLE, "target": torch.tensor([0, 1, -1])}
     loss, size, logged = Criterion(task())(Model().eval(), sample)
     assert (size, logged["sample_size"]) == (2, 2)
@@ -133,8 +133,8 @@ def test_classes_that_training_does_not_have():
     assert found.get_smoothed_values()["accuracy"] == 0
 
 
-def test_batches_count_by_their_sentences():
-    """2 nats for one sentence and 1 for three."""
+def test_loss_is_averaged_over_sentences():
+    """The batches have 2 nats for one sentence and 1 nat for three."""
     counts = torch.tensor([[1, 0], [0, 0]])
     with metrics.aggregate(new_root=True) as found:
         for nats, count in ((2.0, 1), (1.0, 3)):
@@ -160,4 +160,6 @@ def test_other_mistakes():
     with pytest.raises(UserError, match=r"--l2 is -1"):
         Criterion(task(), l2=-1)
     with pytest.raises(UserError, match="needs --task sentence_classification"):
-        Criterion(SimpleNamespace(target_dictionary=None, classes=["O", "B-X"]))  # of a tagger
+        Criterion(
+            SimpleNamespace(target_dictionary=None, classes=["O", "B-X"])
+        )  # the task of a tagger

@@ -1,4 +1,4 @@
-"""The loss of a tagger per word, and its scores over all batches, by hand."""
+"""A tagger's loss per word, and its scores over all batches."""
 
 import math
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ PAD = -1
 
 
 class Model(torch.nn.Module):
-    """Says what it is made with, with a loss of 6."""
+    """Predicts the tags that it is given, with a loss of 6."""
 
     def __init__(self, best):
         super().__init__()
@@ -71,7 +71,7 @@ def logged(target, best, spans=True, training=False):
 
 
 def test_counts_of_a_batch():
-    """Words, right ones, whether spans count, spans of the truth, of the model, of both."""
+    """Words, correct words, whether spans count, and gold, predicted and correct spans."""
     found = logged([[B, I, O], [O, B, PAD], [PAD] * 3], [[B, I, B], [O, O], []])
     assert found["ntokens"] == 5
     assert found["nsentences"] == 3
@@ -80,8 +80,8 @@ def test_counts_of_a_batch():
     assert logged([[B, I]], [[B, O]], spans=False)["counts"].tolist() == [2, 1, 0, 0, 0, 0]
 
 
-def test_tags_that_training_does_not_have():
-    """They are spans that are missed; their sentence has no loss."""
+def test_unseen_tags():
+    """They are spans that cannot be found, and their sentence has no loss."""
     model = Model([[B, I, O], [O, B]]).eval()
     batch = sample([[B, I, O], [UNSEEN, B, PAD]])
     _, size, found = Criterion(task())(model, batch)
@@ -90,8 +90,8 @@ def test_tags_that_training_does_not_have():
     assert found["counts"].tolist() == [5, 4, 1, 3, 2, 2]
 
 
-def test_batches_count_by_their_words():
-    """12 nats for 8 words; 5 of 8 tags; 2 of 3 spans found, 2 of 4 right."""
+def test_scores_are_over_all_words():
+    """12 nats for 8 words; 5 of 8 tags are right, and 2 of 3 gold and 2 of 4 predicted spans."""
     first = logged([[B, I, O], [O, B, PAD]], [[B, I, B], [O, O]])
     second = logged([[B, O, O]], [[B, B, O]])
     together = []

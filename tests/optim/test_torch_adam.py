@@ -1,4 +1,4 @@
-"""``--optimizer torch_adam`` beside fairseq's ``adam``."""
+"""``--optimizer torch_adam`` compared with fairseq's ``adam``."""
 
 import copy
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ SETTINGS = {"adam_betas": "(0.8, 0.99)", "adam_eps": 1e-12, "weight_decay": 0.1}
 
 
 def optimizers(model):
-    """fairseq's and ours, each with a copy of ``model``."""
+    """Return fairseq's optimizer and this package's, each with a copy of ``model``."""
     made = []
     for kind, config in ((FairseqAdam, FairseqAdamConfig), (TorchAdam, TorchAdamConfig)):
         own = copy.deepcopy(model)
@@ -34,7 +34,7 @@ def train(model, optimizer, steps, seed=1):
         optimizer.zero_grad()
 
 
-def test_same_updates_as_fairseqs():
+def test_updates_equal_fairseqs():
     torch.manual_seed(0)
     start = torch.nn.Linear(3, 2).double()
     (theirs, adam), (ours, torch_adam) = optimizers(start)
@@ -45,7 +45,7 @@ def test_same_updates_as_fairseqs():
         assert (a - first).abs().min() > 1e-3
 
 
-def test_continues_from_its_state():
+def test_resuming_from_the_state():
     torch.manual_seed(0)
     start = torch.nn.Linear(3, 2).double()
     _, (whole, optimizer) = optimizers(start)
@@ -59,7 +59,7 @@ def test_continues_from_its_state():
 
 
 def in_half(cfg, flat: bool):
-    """A small model in float16 and fairseq's optimizer around that of ``cfg``."""
+    """Return a small model in float16 and fairseq's optimizer around that of ``cfg``."""
     torch.manual_seed(0)
     model = torch.nn.Linear(3, 2).half()
     options = {"fp16_init_scale": 128, "fp16_scale_window": 5, "fp16_scale_tolerance": 0.0}
@@ -71,8 +71,8 @@ def in_half(cfg, flat: bool):
 
 @pytest.mark.parametrize("flat", [True, False])
 def test_in_half_precision(flat, monkeypatch):
-    """Within fairseq's ``FP16Optimizer``, whose float32 weights are one tensor, or several."""
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: None)  # the CPU's number
+    """``FP16Optimizer`` keeps the float32 weights in one tensor or in several."""
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: None)  # None stands for the CPU
     trained = []
     for name, config in (("adam", FairseqAdamConfig), ("torch_adam", TorchAdamConfig)):
         values = {**vars(config()), **SETTINGS, "lr": [0.05], "_name": name}
