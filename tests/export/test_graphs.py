@@ -84,22 +84,22 @@ def test_programs_compute_what_the_model_does(make):
 def test_onnx_files_compute_what_the_model_does(make, tmp_path):
     pytest.importorskip("onnxruntime")
     for name, graph in graphs(*MODELS[make]()).items():
-        write.write_onnx(graph, tmp_path / f"{name}.onnx")  # which compares them
-        graph.module.register_forward_hook(lambda module, inputs, outputs: moved(outputs))
+        write.write_onnx(graph, tmp_path / f"{name}.onnx")  # compares the file with the model
+        graph.module.register_forward_hook(lambda module, inputs, outputs: changed_outputs(outputs))
         assert write.largest_difference(graph, tmp_path / f"{name}.onnx") > write.TOLERANCE
 
 
-def moved(outputs):
-    """Other outputs than the file has."""
+def changed_outputs(outputs):
+    """Return outputs that differ from those in the file."""
     if torch.is_tensor(outputs):
         return outputs + 1
     return tuple(part.logical_not() if part.dtype == torch.bool else part + 1 for part in outputs)
 
 
 @pytest.mark.parametrize("case", mostly_full(CASES, CAS), ids=str)
-@pytest.mark.parametrize("way", mostly_full([False, True], False))
-def test_layers_export_without_operators_of_this_package(case, way):
-    layer = case.random(bidirectional=way, engine="reference").eval()
+@pytest.mark.parametrize("bidirectional", mostly_full([False, True], False))
+def test_layers_export_without_operators_of_this_package(case, bidirectional):
+    layer = case.random(bidirectional=bidirectional, engine="reference").eval()
     x, lengths = rand(5, 3, layer.input_size), torch.tensor([5, 2, 4])
     shapes = {"x": {0: DYNAMIC, 1: DYNAMIC}, "lengths": {0: DYNAMIC}}
     program = torch.export.export(layer, (x,), {"lengths": lengths}, dynamic_shapes=shapes)
@@ -112,7 +112,7 @@ def test_layers_export_without_operators_of_this_package(case, way):
 
 
 class LeakyUnit(Cell):
-    """A cell without an output gate: its state is its output."""
+    """A cell without an output gate, whose state is its output."""
 
     ih_blocks = hh_blocks = 1
     bias_one_gates = ()
@@ -123,7 +123,7 @@ class LeakyUnit(Cell):
 
 
 def test_a_step_may_return_one_tensor_as_output_and_state(monkeypatch):
-    """torch.export allows no aliases in a scan."""
+    """torch.export does not allow aliases in a scan."""
     monkeypatch.setitem(FAMILIES_BY_NAME, "leaky_unit", Family(lambda k, options: LeakyUnit()))
     layer = build("leaky_unit", 3, 4, 2, engine="reference").double().eval()
     x = rand(5, 2, 3)
@@ -133,7 +133,7 @@ def test_a_step_may_return_one_tensor_as_output_and_state(monkeypatch):
 
 @pytest.mark.parametrize("rules", [None, constraints(("O", "B-X", "I-X", "E-X"))])
 def test_tags_are_those_of_the_crf(rules):
-    """Also of transitions that matter more than emissions, and of sentences of one word or none."""
+    """Transitions outweigh emissions, and sentences have any length down to no words."""
     model, task = tagger(spelled=False)
     task.constraints = rules
     lengths = torch.tensor([7, 2, 1, 4, 7, 3, 5])
@@ -160,12 +160,12 @@ def test_tags_are_those_of_the_crf(rules):
         (lambda: (CASLSTM(3, 4), None), "CASLSTM cannot be exported; give a translation model"),
     ],
 )
-def test_models_that_are_refused(make, message):
+def test_models_that_cannot_be_exported(make, message):
     with pytest.raises(UserError, match=message):
         graphs(*make())
 
 
-def test_what_is_missing_is_named(monkeypatch):
+def test_missing_packages_are_named(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"needs onnx and onnxruntime; install it: pip install 'f"):
         write.require("onnx", "onnxruntime")

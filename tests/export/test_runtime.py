@@ -1,4 +1,4 @@
-"""run.py, which runs exported models, beside fairseq and the models themselves."""
+"""run.py, which runs exported models, compared with fairseq and the models themselves."""
 
 import io
 import json
@@ -28,7 +28,7 @@ LINES = ["w4 w7 w12", "w9", "w18 w5 w5 w6 w11", ""]
 
 
 def exported(model, task, folder):
-    """The model as ``run.py`` loads it."""
+    """Export the model and load it as ``run.py`` does."""
     parts = graphs(model, task)
     for name, graph in parts.items():
         write.write_onnx(graph, folder / f"{name}.onnx")
@@ -38,17 +38,17 @@ def exported(model, task, folder):
 
 
 def encoded(words, lines=LINES):
-    """The lines ``(B, T)`` as fairseq has them, padded on the right."""
+    """Return the lines as fairseq encodes them: ``(B, T)``, padded on the right."""
     rows = [words.encode_line(line, add_if_not_exist=False).long() for line in lines]
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=words.pad())
 
 
 @pytest.mark.parametrize("spread", mostly_full([1.0, 4.0], 4.0))
-def test_translations_are_those_of_fairseq(spread, tmp_path):
-    """All hypotheses and their scores; also with a beam wider than the vocabulary."""
+def test_translations_equal_fairseqs(spread, tmp_path):
+    """All hypotheses and scores agree, also with a beam wider than the vocabulary."""
     model, task = translation(CAS)
     with torch.no_grad():
-        model.decoder.vocabulary[0].mul_(spread)  # so that hypotheses end at all steps
+        model.decoder.vocabulary[0].mul_(spread)  # makes hypotheses end at all steps
     ours = exported(model, task, tmp_path)
     tokens = encoded(task.source_dictionary)
     sample = {"net_input": {"src_tokens": tokens, "src_lengths": tokens.ne(1).sum(1)}}
@@ -67,8 +67,8 @@ def test_translations_are_those_of_fairseq(spread, tmp_path):
         assert ours.answers(LINES, beam, length) == best
 
 
-def test_a_line_goes_on_after_others_have_ended(tmp_path):
-    """A model that writes a word for each one that it reads, from a state that counts them."""
+def test_lines_of_a_batch_end_independently(tmp_path):
+    """The model's state counts source words, and it writes one word for each."""
     dictionary(TARGET).save(str(tmp_path / "dict.txt"))
     ours = runtime.Translator.__new__(runtime.Translator)
     ours.words = ours.target = words = runtime.Dictionary(tmp_path / "dict.txt")
@@ -117,7 +117,7 @@ def test_classes(tmp_path):
 
 @pytest.mark.full
 def test_tags(tmp_path):
-    """Also of a word without a tag's worth of letters, and of a sentence without words."""
+    """Words may have fewer letters than a filter, and a sentence may have no words."""
     model, task = tagger()
     ours = exported(model, task, tmp_path)
     tokens = encoded(task.source_dictionary)
@@ -132,7 +132,7 @@ def test_tags(tmp_path):
     assert ours.answers(LINES) == [" ".join(task.classes[tag] for tag in row) for row in rows]
 
 
-def test_words_are_looked_up_as_in_training_and_spelt_as_written(tmp_path):
+def test_normalised_words_and_original_spelling(tmp_path):
     task = taggers.make_task()
     task.normalisation = {"lowercase": True, "zero_digits": True}
     about = describe(taggers.tagger("cas_lstm", task), task, tmp_path) | {"graphs": []}
@@ -162,7 +162,7 @@ RAW = ['Der "Hund" schläft -- um 8.30 Uhr.', "Well-known U.S.", "", "a  b\tc"]
 
 
 def raw_model(kind, folder, **about):
-    """A model of ``kind`` without graphs, in a folder with ``words.py``."""
+    """Return a model of ``kind`` without graphs, whose folder has a ``words.py``."""
     shutil.copy(words.__file__, folder / "words.py")
     if not (folder / "dict.txt").exists():
         dictionary(TARGET).save(str(folder / "dict.txt"))
@@ -197,8 +197,8 @@ def test_raw_chinese(tmp_path):
 
 
 @pytest.mark.parametrize("tokenizer", words.TOKENIZERS)
-def test_raw_sentences_become_the_words_of_the_task(tokenizer, tmp_path):
-    """Words as ``casrnn predict`` and ``casrnn tag`` split them, whatever quotation marks."""
+def test_raw_sentences_are_split_like_the_tasks(tokenizer, tmp_path):
+    """They are split as by ``casrnn predict`` and ``casrnn tag``, with any quotation marks."""
     lines = ['He said "no-one can\'t", 3.5% of\u00a0it.', "Don’t — l'été “ja”…", "", "a\tB  c"]
     for marks in ([], ["``", "''"], ["``", '"']):
         known = dictionary(TARGET)
@@ -227,13 +227,13 @@ def test_raw_pairs(tmp_path):
         ours.encode("one")
 
 
-def test_raw_needs_what_prepare_has_kept(tmp_path):
+def test_raw_needs_the_options_of_prepare(tmp_path):
     model = raw_model(runtime.LanguageModel, tmp_path)
     with pytest.raises(SystemExit, match=r"error: .* lacks what --raw needs .*; drop --raw and"):
         runtime.raw_text(tmp_path, model)
 
 
-def test_a_missing_package_is_named(tmp_path, monkeypatch):
+def test_missing_package_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "nltk.tokenize", None)
     model = raw_model(runtime.Tagger, tmp_path, raw={"tokenizer": "penn", "language": "en"})
     with pytest.raises(SystemExit, match="error: --raw needs nltk; install it with pip install n"):
@@ -257,7 +257,7 @@ def test_unknown_words_cause_one_warning(tmp_path, capsys):
     error = capsys.readouterr().err
     assert error.startswith("warning: 1 of 3 words in line 8 are unknown, and others may be, too; ")
     assert error.count("\n") == 1
-    assert "--raw" not in error  # which the export lacks
+    assert "--raw" not in error  # this export does not support it
     model = raw_model(runtime.Model, tmp_path, raw={"tokenizer": "penn", "language": "en"})
     assert runtime.warn_unknown(model, ["never"], 1)
     assert capsys.readouterr().err.endswith(", or let --raw do it\n")
@@ -265,7 +265,7 @@ def test_unknown_words_cause_one_warning(tmp_path, capsys):
     assert "--raw" not in capsys.readouterr().err
 
 
-def test_words_are_numbered_as_fairseqs(tmp_path):
+def test_dictionary_equals_fairseqs(tmp_path):
     known = dictionary(TARGET)
     known.save(str(tmp_path / "dict.txt"))
     ours = runtime.Dictionary(tmp_path / "dict.txt")

@@ -1,4 +1,4 @@
-"""A server on loopback in this process, and what to ask it."""
+"""A server on loopback in this process, and functions that send it requests."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ JSON = {"Content-Type": "application/json"}
 
 
 def unpack(role, folder):
-    """The options with which a golden checkpoint of a role is served."""
+    """Unpack the golden checkpoint of a role; return the options to serve it with."""
     with tarfile.open(GOLDEN / f"{role}.tar.xz") as files:
         files.extractall(folder, filter="data")
     return options(path=folder / "out", data=str(folder / "data"))
 
 
 def options(**given):
-    """Those of the command that say which model."""
+    """Return the command's options that choose the model."""
     return SimpleNamespace(
         **{"data": None, "beam": 5, "tokenizer": None, "bpe_codes": None} | given
     )
@@ -49,7 +49,7 @@ def golden(role, folder):
 
 
 class Echo(Predictor):
-    """Gives back what it is asked."""
+    """A classifier that returns the text of each request as its label."""
 
     kind = "classifier"
     most_hypotheses = 10
@@ -65,7 +65,7 @@ class Echo(Predictor):
 
 @contextlib.contextmanager
 def serving(predictor, **settings):
-    """The address of a server of this model, which stops at the end."""
+    """Serve ``predictor``; yields the server's address."""
     with open_listener("127.0.0.1", 0) as listener:
         app = make_app(predictor, Settings(**settings))
         config = uvicorn.Config(
@@ -83,7 +83,7 @@ def serving(predictor, **settings):
 
 
 def send(url, path, body=None, headers=JSON, method=None):
-    """(status, headers, body) of a request, by POST where there is a body."""
+    """Return (status, headers, body) of a request, which is a POST if it has a body."""
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=30)
     try:
         method = method or ("GET" if body is None else "POST")
@@ -95,14 +95,14 @@ def send(url, path, body=None, headers=JSON, method=None):
 
 
 def ask(url, body, **kwargs):
-    """(status, answer) of POST /predict; of a ``dict`` as JSON."""
+    """Return (status, answer) of POST /predict; a ``dict`` is sent as JSON."""
     body = json.dumps(body).encode() if isinstance(body, dict) else body
     status, _, answer = send(url, "/predict", body, **kwargs)
     return status, json.loads(answer)
 
 
 def metrics(url):
-    """The values of GET /metrics, by name and labels."""
+    """Return the values of GET /metrics by name and labels."""
     _, _, text = send(url, "/metrics")
     return {
         (sample.name, *sample.labels.values()): sample.value
@@ -112,7 +112,7 @@ def metrics(url):
 
 
 def wait_for(condition):
-    """Until ``condition()``, for a minute at most."""
+    """Wait until ``condition()`` is true, for at most a minute."""
     end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end

@@ -1,4 +1,4 @@
-"""What the models of each kind answer: that which the commands and the analyses give."""
+"""The answers of each kind of model equal those of the commands and analyses."""
 
 import json
 import math
@@ -42,7 +42,7 @@ def test_classifier_of_pairs(tmp_path):
         assert values == sorted(values, reverse=True)
         assert sum(values) == pytest.approx(1, abs=1e-5)
         assert {one["label"] for one in answer["classes"]} == set(hub.classes)
-        assert answer["sentences"] == []  # a sentence-state LSTM is no stack of cells
+        assert answer["sentences"] == []  # a sentence-state LSTM has no gates to show
 
 
 def test_tagger(tmp_path):
@@ -66,7 +66,7 @@ def test_spans_of_tags(tmp_path, monkeypatch):
     ]
 
 
-def test_a_packed_language_model_keeps_its_tokenizer(tmp_path):
+def test_packed_language_model_keeps_its_tokenizer(tmp_path):
     given = unpack("language_model", tmp_path)
     prepared = {"tokenizer": "penn", "lowercase": True, "language": "en", "min_count": 2}
     (tmp_path / "data" / "options.json").write_text(json.dumps(prepared))
@@ -101,7 +101,7 @@ def test_language_model(tmp_path):
 
 
 def test_translator(tmp_path, monkeypatch):
-    """Also in a batch, where shorter sources are padded."""
+    """Answers are the same in a batch, where shorter sources are padded."""
     predictor = golden("translation", tmp_path)
     source = predictor.task.source_dictionary.symbols
     texts = [" ".join(source[i] for i in ids) for ids in ([4], [5, 6, 7, 4, 9])]
@@ -122,7 +122,7 @@ def test_translator(tmp_path, monkeypatch):
     ]
     assert predictor.predict(mixed) == [blank, answers[0], blank, answers[1]]
     assert predictor.predict(mixed[:1]) == [blank]
-    assert predictor.most_hypotheses == 5  # the beam
+    assert predictor.most_hypotheses == 5  # the size of the beam
     one = {"tokens": torch.tensor([4, 2]), "score": torch.tensor(-1.5 * math.log(2))}
     monkeypatch.setattr(predictor.task, "inference_step", lambda *_: [[one | {"attention": None}]])
     (answer,) = predictor.predict([PredictRequest("x")])
@@ -130,8 +130,8 @@ def test_translator(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def single(tmp_path):
-    """A classifier of single texts with these cells, of random weights."""
+def single_text_classifier(tmp_path):
+    """A function that returns a classifier of single texts with random weights, given a cell."""
     unpack("sentence_encoder", tmp_path)
     data = tmp_path / "data"
     shutil.rmtree(data / "input1")
@@ -148,8 +148,8 @@ def single(tmp_path):
     return build
 
 
-def test_gates_by_word(single):
-    hub = single("cas_lstm")
+def test_gates_by_word(single_text_classifier):
+    hub = single_text_classifier("cas_lstm")
     question = PredictRequest("The film is good", explain=True)
     (answer,) = ClassifierPredictor(hub).predict([question])
     (sentence,) = answer["sentences"]
@@ -166,13 +166,13 @@ def test_gates_by_word(single):
     }
     assert found[2, "forward"] == pytest.approx(top[""], abs=1e-4)
     assert found[2, "backward"] == pytest.approx(top["_reverse"][::-1], abs=1e-4)
-    assert len(set(found[2, "backward"])) == 5  # so that the order shows
+    assert len(set(found[2, "backward"])) == 5  # all different, so that a wrong order is noticed
     plain = ClassifierPredictor(hub).predict([PredictRequest(question.text)])
     assert plain == [{name: answer[name] for name in ("label", "probability", "classes")}]
 
 
-def test_routing_by_word(single):
-    hub = single("second_order_lstm")
+def test_routing_by_word(single_text_classifier):
+    hub = single_text_classifier("second_order_lstm")
     text = "the film is a good story"
     (answer,) = ClassifierPredictor(hub).predict([PredictRequest(text, explain=True)])
     (sentence,) = answer["sentences"]

@@ -25,7 +25,7 @@ def url():
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_models_of_each_kind(role, tmp_path):
+def test_each_kind_of_model(role, tmp_path):
     predictor = golden(role, tmp_path)
     with serving(predictor, name=role) as url:
         _, _, body = send(url, "/model")
@@ -78,7 +78,7 @@ def test_bad_requests(url, body, status, error):
     assert ask(url, {"text": "a" * 50})[1]["label"] == "a" * 50
 
 
-def test_pairs_need_both():
+def test_pairs_need_two_texts():
     class Pairs(Echo):
         pairs = True
 
@@ -137,15 +137,15 @@ def test_other_requests(url):
     assert json.loads(send(url, "/health")[2]) == {"status": "ok", "model": "echo"}
 
 
-def test_other_names_of_this_machine_are_refused(url):
-    """A page whose own name was made to mean 127.0.0.1 could read the answers."""
+def test_other_host_names_are_refused(url):
+    """Otherwise a page whose host name resolves to 127.0.0.1 could read the answers."""
     assert send(url, "/", headers={"Host": "attacker.example"})[0] == 400
     assert send(url, "/", headers={"Host": "localhost:1"})[0] == 200
     with serving(Echo(), hosts=()) as open_to_all:
         assert send(open_to_all, "/", headers={"Host": "host.example"})[0] == 200
 
 
-def test_page_runs_nothing_but_its_own_script(url):
+def test_page_runs_only_its_own_script(url):
     status, headers, page = send(url, "/")
     assert status == 200
     assert page.startswith(b"<!DOCTYPE html>")
@@ -158,7 +158,7 @@ def test_page_runs_nothing_but_its_own_script(url):
     assert b"https:" not in page
 
 
-def test_client_that_leaves(url):
+def test_disconnecting_client(url):
     with socket.create_connection(urlsplit(url).netloc.split(":")) as client:
         client.sendall(b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n")
         client.sendall(b"Content-Type: application/json\r\n\r\n{")
@@ -167,7 +167,7 @@ def test_client_that_leaves(url):
     assert ("casrnn_requests_total", "/predict", "500") not in metrics(url)
 
 
-def test_a_body_that_does_not_come(monkeypatch, url):
+def test_body_that_never_arrives(monkeypatch, url):
     monkeypatch.setattr("fairseq_casrnn.serving.app.BODY_TIMEOUT", 0.1)
     with socket.create_connection(urlsplit(url).netloc.split(":"), timeout=30) as client:
         client.sendall(b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n")
@@ -179,43 +179,43 @@ def test_a_body_that_does_not_come(monkeypatch, url):
     assert b"the body did not arrive within 0.1 seconds" in answer
 
 
-class Held(Echo):
-    """Answers once it may."""
+class Blocked(Echo):
+    """Answers requests once ``released`` is set."""
 
     def __init__(self):
         super().__init__()
-        self.may, self.batches = threading.Event(), []
+        self.released, self.batches = threading.Event(), []
 
     def predict(self, requests):
-        self.may.wait(60)
+        self.released.wait(60)
         self.batches.append(len(requests))
         return super().predict(requests)
 
 
-def test_concurrent_requests_are_answered_together_and_none_is_lost():
-    held, count = Held(), 200
-    with serving(held, batch_size=64) as url, ThreadPoolExecutor(count) as clients:
+def test_concurrent_requests_are_batched():
+    blocked, count = Blocked(), 200
+    with serving(blocked, batch_size=64) as url, ThreadPoolExecutor(count) as clients:
         texts = [f"text {number}" for number in range(count)]
         answers = clients.map(lambda text: ask(url, {"text": text}), texts)
         waiting = ("casrnn_waiting_requests",)
-        # All but the first batch, of those that had come by then.
+        # All requests wait except those in the first batch.
         wait_for(lambda: metrics(url)[waiting] >= count - 64)
-        held.may.set()
+        blocked.released.set()
         for text, (status, answer) in zip(texts, answers, strict=True):
             assert (status, answer["label"]) == (200, text)
-        assert sum(held.batches) == count
-        assert max(held.batches) == 64
+        assert sum(blocked.batches) == count
+        assert max(blocked.batches) == 64
         found = metrics(url)
         assert found["casrnn_requests_total", "/predict", "200"] == count
         assert found["casrnn_batch_size_sum",] == count
-        assert found["casrnn_batch_size_count",] == len(held.batches)
+        assert found["casrnn_batch_size_count",] == len(blocked.batches)
         assert found["casrnn_request_seconds_count", "/predict"] == count
 
 
-def test_too_many_wait(monkeypatch):
+def test_too_many_waiting_requests(monkeypatch):
     monkeypatch.setattr("fairseq_casrnn.serving.batching.MAX_WAITING", 3)
-    held = Held()
-    with serving(held, batch_size=1) as url, ThreadPoolExecutor(4) as clients:
+    blocked = Blocked()
+    with serving(blocked, batch_size=1) as url, ThreadPoolExecutor(4) as clients:
         first = clients.submit(ask, url, {"text": "a"})
         wait_for(lambda: metrics(url)["casrnn_batch_size_count",] == 1)
         rest = [clients.submit(ask, url, {"text": "b"}) for _ in range(3)]
@@ -223,12 +223,12 @@ def test_too_many_wait(monkeypatch):
         status, headers, body = send(url, "/predict", b'{"text": "c"}')
         assert (status, headers["Retry-After"]) == (503, "1")
         assert json.loads(body)["error"].startswith("3 requests wait already")
-        held.may.set()
+        blocked.released.set()
         assert [one.result()[0] for one in [first, *rest]] == [200] * 4
 
 
-class Failing(Held):
-    """Fails at some texts, and at whatever is asked with them."""
+class Failing(Blocked):
+    """Fails for a batch that contains certain texts."""
 
     def predict(self, requests):
         texts = [request.text for request in requests]
@@ -239,7 +239,7 @@ class Failing(Held):
         return super().predict(requests)
 
 
-def test_a_question_that_fails_fails_alone():
+def test_a_failing_request_does_not_affect_others():
     failing = Failing()
     with serving(failing) as url, ThreadPoolExecutor(4) as clients:
         first = clients.submit(ask, url, {"text": "first"})
@@ -247,7 +247,7 @@ def test_a_question_that_fails_fails_alone():
         texts = ("known", "good", "unknown")
         rest = [clients.submit(ask, url, {"text": text}) for text in texts]
         wait_for(lambda: metrics(url)["casrnn_waiting_requests",] == 3)
-        failing.may.set()
+        failing.released.set()
         known, good, unknown = (one.result() for one in rest)
     assert first.result()[0] == good[0] == 200
     assert known[0] == 422
@@ -255,7 +255,7 @@ def test_a_question_that_fails_fails_alone():
     assert unknown == (500, {"error": "the server failed; its log says why"})
 
 
-def test_the_model_is_not_asked_for_clients_that_have_gone():
+def test_requests_of_disconnected_clients_are_dropped():
     asked, sizes = [], []
 
     def predict(requests):

@@ -1,4 +1,4 @@
-"""The load test notices what is lost or refused."""
+"""The load test notices lost and refused requests."""
 
 import importlib.util
 import sys
@@ -17,7 +17,7 @@ class Refusing(Echo):
 
 
 def test_load_test(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "path", [str(BENCHMARKS), *sys.path])  # for its own imports
+    monkeypatch.setattr(sys, "path", [str(BENCHMARKS), *sys.path])  # for the script's own imports
     spec = importlib.util.spec_from_file_location("load_test", BENCHMARKS / "serving.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -25,7 +25,7 @@ def test_load_test(monkeypatch, capsys):
     for predictor, fine in ((Echo(), True), (Refusing(), False)):
         with serving(predictor) as url:
             assert module.measure(url.removeprefix("http://"), body, 5, 500) == fine
-    assert not module.measure("127.0.0.1:9", body, 1, 20)  # where nobody listens
+    assert not module.measure("127.0.0.1:9", body, 1, 20)  # no server listens there
     first, second, third = capsys.readouterr().out.splitlines()
     assert first.endswith("answers by status: {200: 475, 400: 15, 422: 10}")
     assert second.endswith("{400: 15, 422: 485}")

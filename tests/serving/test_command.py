@@ -1,4 +1,4 @@
-"""``casrnn serve`` from a shell."""
+"""``casrnn serve`` as a command."""
 
 import builtins
 import re
@@ -22,7 +22,7 @@ def serve(*argv):
 
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
-def test_stops_after_the_answers_that_are_due(tmp_path, warm_python, stop):
+def test_stops_after_answering_running_requests(tmp_path, warm_python, stop):
     given = unpack("tagger", tmp_path)
     command = [warm_python, "-m", "fairseq_casrnn.cli", "serve", "--port", "0"]
     command += ["--path", given.path, "--data", given.data]
@@ -63,17 +63,17 @@ def test_stops_after_the_answers_that_are_due(tmp_path, warm_python, stop):
         ("/home/me/reviews/out/bicas2/seed1", "…/reviews/out/bicas2/seed1"),
     ],
 )
-def test_the_name_of_the_model(given, shown):
+def test_name_of_the_model(given, shown):
     assert shown_path(Path(given)) == shown
 
 
-def test_a_model_in_the_current_folder(tmp_path, monkeypatch):
+def test_name_of_a_model_in_the_current_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert shown_path(Path()).split("/")[-1] == tmp_path.name
 
 
-def test_answers_do_not_wait_for_the_client():
-    """asyncio sends small packets at once on sockets of its own making alone."""
+def test_small_packets_are_sent_at_once():
+    """asyncio sets TCP_NODELAY only on sockets that it creates itself."""
     with open_listener("127.0.0.1", 0) as listener:
         assert listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
@@ -98,20 +98,20 @@ def test_mistakes(tmp_path, capsys):
             (["--port", "0"], f"checkpoint {tmp_path / 'none'} does not exist; check the path"),
         ):
             assert serve("--path", tmp_path / "none", *argv) == 2
-            said = capsys.readouterr().err
-            assert said.startswith(f"error: {error}")
-            assert said.count("\n") == 1
+            printed = capsys.readouterr().err
+            assert printed.startswith(f"error: {error}")
+            assert printed.count("\n") == 1
 
 
 def test_without_the_extra(tmp_path, monkeypatch, capsys):
     original = builtins.__import__
 
-    def without(name, *args, **kwargs):
+    def import_without_uvicorn(name, *args, **kwargs):
         if name == "uvicorn":
             raise ModuleNotFoundError(f"No module named '{name}'", name=name)
         return original(name, *args, **kwargs)
 
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setattr(builtins, "__import__", import_without_uvicorn)
     monkeypatch.delitem(sys.modules, "uvicorn", raising=False)
     assert serve("--path", tmp_path) == 2
     assert capsys.readouterr().err == (

@@ -1,4 +1,4 @@
-"""The page in a real browser, by keyboard, in light and dark, on a phone."""
+"""The page in a real browser: by keyboard, in light and dark mode, and on a phone."""
 
 import pytest
 from browsing import CONTRAST
@@ -15,7 +15,7 @@ TEXTS = {
 
 @pytest.fixture(scope="module", params=ROLES)
 def served(request, tmp_path_factory):
-    """A role, and the address of its model."""
+    """A role and the address of its model."""
     predictor = golden(request.param, tmp_path_factory.mktemp(request.param))
     with serving(predictor, name=request.param, max_characters=100) as url:
         yield request.param, url
@@ -23,7 +23,7 @@ def served(request, tmp_path_factory):
 
 @pytest.fixture
 def page(browser, served):
-    """The page of the model; at the end nothing went wrong on it, and nothing left the server."""
+    """The model's page; checks at the end that there was no error and no request elsewhere."""
     _, url = served
     context, wrong, asked = browser.new_context(), [], []
     page = context.new_page()
@@ -35,19 +35,19 @@ def page(browser, served):
     page.locator("#about", has_text="parameters").wait_for()
     yield page
     context.close()
-    # A browser logs each answer that is no success.
+    # The browser logs each response with an error status.
     assert [text for text in wrong if "status of 422" not in text] == []
     assert len(asked) >= 2
     assert all(one.startswith((url, "data:")) for one in asked)
 
 
-def answered(page):
+def wait_for_answer(page):
     page.get_by_role("status").filter(has_text="Answered.").wait_for()
     return page.get_by_role("region", name="Answer")
 
 
-def by_keyboard(page, role, text):
-    """Type the text into the boxes, from the top of the page, and ask."""
+def ask_by_keyboard(page, role, text):
+    """Type the text into the boxes by keyboard only, and ask."""
     page.keyboard.press("Tab")
     page.keyboard.type(text)
     if role == "sentence_encoder":
@@ -55,12 +55,12 @@ def by_keyboard(page, role, text):
         page.keyboard.type("the story")
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    return answered(page)
+    return wait_for_answer(page)
 
 
 def test_answers_by_keyboard(page, served):
     role, _ = served
-    answer = by_keyboard(page, role, TEXTS[role])
+    answer = ask_by_keyboard(page, role, TEXTS[role])
     if role == "sentence_encoder":
         assert page.get_by_role("textbox", name="First sentence").input_value() == TEXTS[role]
         assert page.get_by_role("textbox", name="Second sentence").input_value() == "the story"
@@ -91,7 +91,7 @@ def test_answers_by_keyboard(page, served):
 def test_text_is_never_read_as_html(page, served):
     role, _ = served
     text = "<img/src=x/onerror=alert(1)><b>bold</b>"
-    answer = by_keyboard(page, role, text)
+    answer = ask_by_keyboard(page, role, text)
     page.get_by_text("The same by the API").press("Enter")
     assert "<img/src=x/onerror=alert(1)>" in answer.locator("pre").first.inner_text()
     assert answer.locator("img, b, script").count() == 0
@@ -99,11 +99,11 @@ def test_text_is_never_read_as_html(page, served):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_legible(page, served, scheme):
-    """Contrast of 4.5 at least (WCAG 1.4.3, AA), and nothing wider than a phone."""
+    """The contrast is at least 4.5 (WCAG 1.4.3, AA), and the page is no wider than a phone."""
     role, _ = served
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": 360, "height": 640})
-    by_keyboard(page, role, TEXTS[role])
+    ask_by_keyboard(page, role, TEXTS[role])
     for summary in page.locator("summary").all():
         summary.press("Enter")
     contrast, where = page.evaluate(CONTRAST)
@@ -113,7 +113,7 @@ def test_legible(page, served, scheme):
     assert page.evaluate("document.documentElement.scrollWidth") == 360
 
 
-def test_mistakes_are_said(page, served):
+def test_mistakes_are_shown(page, served):
     role, _ = served
     page.locator("#text").evaluate("box => { box.maxLength = 1000 }")
     page.locator("#text").fill("a" * 101)
