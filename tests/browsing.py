@@ -1,4 +1,4 @@
-"""Chromium, for the tests of pages; they are skipped without it."""
+"""Chromium for the tests of web pages, which are skipped without it."""
 
 import shutil
 
@@ -9,8 +9,8 @@ FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update"),
 )
-# For each text on the page: the lowest contrast with the colour behind it. A canvas knows the
-# numbers of whatever colour CSS can name.
+# The lowest contrast between any text on the page and its background. A canvas converts every
+# CSS colour to numbers.
 CONTRAST = """() => {
   const context = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const light = (colours) => {
@@ -39,7 +39,7 @@ CONTRAST = """() => {
 
 
 def launched():
-    """A generator of one browser, for a fixture."""
+    """Yield a browser; for use in a fixture."""
     playwright = pytest.importorskip("playwright.sync_api")
     if CHROMIUM is None:
         pytest.skip("no chromium on PATH")

@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-# Before torch is imported; pytest runs two workers, and the programs they start inherit it.
+# This must precede the import of torch. Programs that the tests start inherit it.
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
@@ -15,19 +15,19 @@ from warm_python import WarmPython
 
 import fairseq_casrnn
 
-# While the program is pytest: some changes are made in fairseq's programs only.
+# Some changes are made in fairseq's programs only, and this program is pytest.
 fairseq_casrnn.register()
 torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
-def _same_random_numbers():
-    """Whatever tests ran before in this process."""
+def _seed():
+    """Random numbers do not depend on earlier tests in the same process."""
     torch.manual_seed(1)
 
 
 @pytest.fixture(scope="session")
 def warm_python(tmp_path_factory):
-    """A path to be used as ``python``: see there."""
+    """The path of a ``python`` that starts quickly; see warm_python.py."""
     with WarmPython(tmp_path_factory.mktemp("warm")) as python:
         yield str(python.command)

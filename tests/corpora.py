@@ -1,4 +1,4 @@
-"""Small generated corpora in the formats of the real ones."""
+"""Small generated translation corpora in the formats of the real ones."""
 
 import gzip
 import io
@@ -11,7 +11,7 @@ CHINESE = "一二三狗猫家树看好和"
 
 
 def pairs(count: int, seed: int = 0) -> list[tuple[str, str]]:
-    """Distinct German-English sentence pairs, word for word."""
+    """Return distinct German-English sentence pairs, translated word for word."""
     rng = random.Random(seed)
     found = {}
     while len(found) < count:
@@ -22,7 +22,7 @@ def pairs(count: int, seed: int = 0) -> list[tuple[str, str]]:
 
 
 def write_multi30k(folder, train=120, valid=16, test=13):
-    """Raw files as in multi30k/dataset: train and val gzipped, the test set plain."""
+    """Write raw files as in multi30k/dataset: train and val are gzipped, the test set is plain."""
     folder.mkdir(parents=True)
     data = pairs(train + valid + test)
     cuts = {"train": data[:train], "val": data[train:-test], "test_2016_flickr": data[-test:]}
@@ -68,7 +68,7 @@ def iwslt_files(train, tests):
 
 
 def write_archive(path, files):
-    """A .tgz holding the files in a folder de-en, as the official one."""
+    """Write the files into a folder de-en of a .tgz, as in the official archive."""
     with tarfile.open(path, "w:gz") as tar:
         for name, text in files.items():
             data = text if isinstance(text, bytes) else text.encode()
@@ -88,14 +88,14 @@ IWSLT_TESTS = (
 
 
 def write_iwslt(path, train=230, each_test=3):
-    """A whole generated archive."""
+    """Write a whole generated archive."""
     data = pairs(train + each_test * len(IWSLT_TESTS))
     tests = {stem: data[train + i * each_test :][:each_test] for i, stem in enumerate(IWSLT_TESTS)}
     return write_archive(path, iwslt_files(data[:train], tests))
 
 
 def write_tatoeba(path, count=150):
-    """English<TAB>Chinese<TAB>credit, with some sources repeated."""
+    """Write lines English<TAB>Chinese<TAB>credit, some with the same source."""
     rng = random.Random(0)
     lines = []
     for number in range(count):

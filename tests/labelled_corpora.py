@@ -1,4 +1,6 @@
-"""Small generated classification corpora in the formats of the real ones; readers of results."""
+"""Small generated classification corpora in the formats of the real ones, and functions that read
+results.
+"""
 
 import json
 import random
@@ -11,27 +13,27 @@ NLI = ("entailment", "neutral", "contradiction")
 
 
 def sentence(rng, positive, length=6):
-    """Words with an opinion among them."""
+    """Return words, some of which express an opinion."""
     words = [rng.choice(FILL) for _ in range(rng.randint(0, length))]
     words.insert(rng.randint(0, len(words)), rng.choice(GOOD if positive else BAD))
     return " ".join(words)
 
 
 def sentences(count, seed=0):
-    """(sentence, positive), half of each kind."""
+    """Return pairs (sentence, positive), half of them positive."""
     rng = random.Random(seed)
     return [(sentence(rng, i % 2 == 0), i % 2 == 0) for i in range(count)]
 
 
 def tree(words, rating):
-    """A right-branching tree: the last word has the rating of the whole, the others are neutral."""
+    """Return a right-branching tree whose last word has the rating of the whole tree."""
     if len(words) == 1:
         return f"({rating} {words[0]})"
     return f"({rating} (2 {words[0]}) {tree(words[1:], rating)})"
 
 
 def write_sst(folder, train=60, dev=11, test=13):
-    """Trees whose sentences are rated 0 to 4 in turn."""
+    """Write trees whose sentences are rated 0 to 4 in turn."""
     folder.mkdir(parents=True)
     for name, count in (("train", train), ("dev", dev), ("test", test)):
         rng, lines = random.Random(name), []
@@ -43,7 +45,7 @@ def write_sst(folder, train=60, dev=11, test=13):
 
 
 def write_mr(folder, each=60):
-    """Windows-1252, as the original."""
+    """Write files in Windows-1252, like the original."""
     folder.mkdir(parents=True)
     rng = random.Random(0)
     for name, positive in (("neg", False), ("pos", True)):
@@ -53,7 +55,7 @@ def write_mr(folder, each=60):
 
 
 def write_trec(folder, train=80, test=12):
-    """Two coarse classes, three fine ones."""
+    """Write questions with two coarse and three fine classes."""
     folder.mkdir(parents=True)
     for name, count in (("train_5500", train), ("TREC_10", test)):
         lines = ""
@@ -65,7 +67,7 @@ def write_trec(folder, train=80, test=12):
 
 
 def nli_pairs(count, seed=0):
-    """(label, words, words); every seventh has no gold label."""
+    """Return triples (label, words, words), every seventh without a gold label."""
     rng = random.Random(seed)
     for i in range(count):
         label = "-" if i % 7 == 6 else NLI[i % 3]
@@ -75,7 +77,7 @@ def nli_pairs(count, seed=0):
 
 
 def parse(text):
-    """Words as a binary parse."""
+    """Return the words as a binary parse."""
     words = text.split()
     return "( " * (len(words) - 1) + words[0] + "".join(f" {word} )" for word in words[1:])
 
@@ -91,7 +93,7 @@ NLI_STEMS = {
 
 
 def write_nli(folder, corpus="snli", form="jsonl", train=84):
-    """Official files of SNLI or MultiNLI."""
+    """Write files in the official formats of SNLI or MultiNLI."""
     folder.mkdir(parents=True)
     names = ["gold_label", "sentence1_binary_parse", "sentence2_binary_parse", "sentence1"]
     for stem, count in zip(NLI_STEMS[corpus], (train, 14, 14), strict=True):
@@ -106,7 +108,7 @@ def write_nli(folder, corpus="snli", form="jsonl", train=84):
 
 
 def write_plain_nli(folder, count=70):
-    """s1.SPLIT, s2.SPLIT, labels.SPLIT, without a training set."""
+    """Write s1.SPLIT, s2.SPLIT and labels.SPLIT, without a training set."""
     folder.mkdir(parents=True)
     for split in ("dev", "test"):
         rows = [row for row in nli_pairs(count) if row[0] != "-"]
@@ -116,7 +118,7 @@ def write_plain_nli(folder, count=70):
 
 
 def pairs(count, seed=0):
-    """(same, sentence, sentence)."""
+    """Return triples (same, sentence, sentence)."""
     rng = random.Random(seed)
     rows = []
     for i in range(count):
@@ -126,7 +128,7 @@ def pairs(count, seed=0):
 
 
 def write_quora(folder):
-    """label, question, question, id; no header."""
+    """Write columns label, question, question, id, without a header."""
     folder.mkdir(parents=True)
     for name, count in (("train", 60), ("dev", 9), ("test", 11)):
         lines = [f"{a}\t{b}\t{c}\t{i}\n" for i, (a, b, c) in enumerate(pairs(count))]
@@ -135,7 +137,7 @@ def write_quora(folder):
 
 
 def write_mrpc(folder):
-    """With byte-order mark, header and CRLF; quotation marks that do not match."""
+    """Write files with byte-order mark, header, CRLF, and unbalanced quotation marks."""
     folder.mkdir(parents=True)
     for name, count in (("train", 60), ("test", 11)):
         lines = ["Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"]
@@ -146,7 +148,7 @@ def write_mrpc(folder):
 
 
 def write_sick(folder):
-    """Five columns with a header."""
+    """Write five columns with a header."""
     folder.mkdir(parents=True)
     for name, count in (("train", 60), ("trial", 9), ("test_annotated", 11)):
         lines = ["pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"]
@@ -157,7 +159,7 @@ def write_sick(folder):
 
 
 def write_rte(folder):
-    """Four columns with a header; a test set without labels, which is not read."""
+    """Write four columns with a header, and a test set without labels, which is not read."""
     folder.mkdir(parents=True)
     for name, count in (("train", 60), ("dev", 11)):
         lines = ["index\tsentence1\tsentence2\tlabel"]
@@ -169,7 +171,7 @@ def write_rte(folder):
 
 
 def write_reviews(folder, sets=("books", "MR"), train=60, test=12):
-    """Mostly UTF-8, and a line that is not."""
+    """Write files mostly in UTF-8, with one line that is not."""
     folder.mkdir(parents=True)
     for name in sets:
         for split, count in (("train", train), ("test", test)):
@@ -180,7 +182,7 @@ def write_reviews(folder, sets=("books", "MR"), train=60, test=12):
 
 
 def read_back(folder, part="input0", split="train"):
-    """The lines of a binarised set."""
+    """Return the lines of a binarised set."""
     dictionary = Dictionary.load(str(folder / "data-bin" / part / "dict.txt"))
     path = str(folder / "data-bin" / part / split)
     dataset = data_utils.load_indexed_dataset(path, dictionary)
@@ -193,7 +195,7 @@ def note(folder, name="prepare"):
 
 
 def fails(main, capsys, *argv):
-    """The one sentence of a command that leaves nothing behind."""
+    """Return the error message of a command that must fail and leave no files behind."""
     assert main([str(arg) for arg in argv]) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ")

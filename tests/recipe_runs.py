@@ -1,7 +1,6 @@
-"""Running the scripts of examples/.
-
-Starting Python and torch takes seconds, so most scripts get a PYTHON that runs ``casrnn run`` and
-only records the command lines of other programs, which are then run in this process.
+"""Functions that run the scripts of examples/. Starting Python and torch takes seconds, so most
+scripts get a PYTHON that runs only ``casrnn run`` and records the command lines of all other
+programs, which are then run in this process.
 """
 
 import os
@@ -15,7 +14,9 @@ EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 
 def run(script, *options, cwd="/", status=0, **env):
-    """Run a script of examples/ from elsewhere; its output, or its error if it must fail."""
+    """Run a script of examples/ from another folder; return its output, or its error if it must
+    fail.
+    """
     done = subprocess.run(
         [EXAMPLES / script, *map(str, options)],
         cwd=cwd,
@@ -28,7 +29,7 @@ def run(script, *options, cwd="/", status=0, **env):
 
 
 def stub_python(path, script):
-    """A PYTHON that runs a shell script in place of all programs but ``casrnn run`` and ``-c``."""
+    """Write a PYTHON that runs a shell script for all programs but ``casrnn run`` and ``-c``."""
     runs = f'case "$1 $2 $3" in -c*|"-m fairseq_casrnn.cli run") exec {sys.executable} "$@";; esac'
     path.write_text(f"#!/bin/sh\n{runs}\n{script}\n")
     path.chmod(0o755)
@@ -36,7 +37,7 @@ def stub_python(path, script):
 
 
 def train(command):
-    """Run a recorded ``fairseq_cli.train``, without its --user-dir, which is given anyway."""
+    """Run a recorded ``fairseq_cli.train`` without its --user-dir, which is set anyway."""
     program, *args = command
     assert program == "fairseq_cli.train"
     at = args.index("--user-dir")

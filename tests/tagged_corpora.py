@@ -10,7 +10,7 @@ FILL = ["saw", "the", "old", "town", "in", "1998", "with", "of", ",", "café"]
 
 
 def sentence(rng):
-    """(word, part of speech, name in IOB2) of a few words and up to three names."""
+    """Return triples (word, part of speech, IOB2 tag) of a sentence with up to three names."""
     rows = []
     for _ in range(rng.randint(1, 3)):
         for _ in range(rng.randint(0, 3)):
@@ -28,7 +28,9 @@ def sentences(count, seed=0):
 
 
 def write_conll03(folder, train=60, valid=12, test=14):
-    """Four columns, -DOCSTART- before every fifth sentence; the test set has another name."""
+    """Write four columns, with -DOCSTART- before every fifth sentence and a new name in the test
+    set.
+    """
     folder.mkdir(parents=True)
     for name, count in (("train", train), ("valid", valid), ("test", test)):
         lines = []
@@ -42,7 +44,7 @@ def write_conll03(folder, train=60, valid=12, test=14):
 
 
 def write_pos(folder, train=60, dev=12, test=14):
-    """CoNLL-U, with comments, a word of two and a word that is not written."""
+    """Write CoNLL-U with comments, a multiword token and an empty node."""
     folder.mkdir(parents=True)
     for name, count in (("train", train), ("dev", dev), ("test", test)):
         lines = []

@@ -1,9 +1,9 @@
-"""The benchmarks run, at sizes that measure nothing."""
+"""The scripts of benchmarks/, run with tiny sizes."""
 
-import argparse
 import re
 import subprocess
 import sys
+from argparse import ArgumentTypeError
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -29,23 +29,38 @@ import sentence_state  # noqa: E402
 import synthetic  # noqa: E402
 import training  # noqa: E402
 import translation  # noqa: E402
-from helpers import needs_triton  # noqa: E402
+from helpers import needs_triton, table_rows  # noqa: E402
 
 from fairseq_casrnn import precision, recurrence  # noqa: E402
 
 
-def rows(text):
-    return [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """A function that runs a script with options and returns what it prints."""
+
+    def run(script, *options):
+        monkeypatch.setattr(sys, "argv", [f"{script.__name__}.py", *options])
+        script.main()
+        return capsys.readouterr().out
+
+    return run
 
 
-@pytest.mark.parametrize("both", [False, True])
-def test_layers(monkeypatch, both):
-    monkeypatch.setattr(layers, "SETTINGS", {"tiny": (8, 2, 3, both)})
+@pytest.fixture
+def data(monkeypatch, tmp_path):
+    """Random sentence pairs with tiny vocabularies."""
+    monkeypatch.setattr(synthetic, "WORDS", {"de": 40, "en": 30})
+    return synthetic.write(str(tmp_path), sentences=160)
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_layers(monkeypatch, bidirectional):
+    monkeypatch.setattr(layers, "SETTINGS", {"tiny": (8, 2, 3, bidirectional)})
     text = layers.compare("tiny", ["cas_lstm", "stacked_gru"], ["eager", "reference"], 1, "cpu")
     names = ["| nn.LSTM", "| cas_lstm (eager)", "| cas_lstm (reference)", "| stacked_gru (eager)"]
-    assert [row[0] for row in rows(text)] == 2 * ["| layer", "| ---", *names]
-    assert rows(text)[2][4:6] == ["1.00", "1.00"]
-    for row in rows(text)[2:6]:
+    assert [row[0] for row in table_rows(text)] == 2 * ["| layer", "| ---", *names]
+    assert table_rows(text)[2][4:6] == ["1.00", "1.00"]
+    for row in table_rows(text)[2:6]:
         ms, step = map(float, row[1:3])
         assert step == pytest.approx(1000 * ms / (3 * layers.DEPTH), abs=0.05 * 1000 / 6 + 0.05)
 
@@ -53,7 +68,7 @@ def test_layers(monkeypatch, both):
 @pytest.mark.skipif(precision.why_not_int8() is not None, reason="int8 cannot be computed here")
 def test_decoding():
     class Faster:
-        """Each pass takes half the time of the one before."""
+        """A model whose time is halved with each pass."""
 
         batches, time = ({"id": range(8)}, {"id": range(2)}), 1.0
 
@@ -78,28 +93,30 @@ def test_decoding():
 @pytest.mark.full
 @needs_triton
 def test_compiling():
-    """In a process of its own, for it tells Triton that there is a GPU."""
+    """The script tells Triton that there is a GPU, so it needs a process of its own."""
     options = ["--sizes", "16", "--cells", "stacked_gru,cas_lstm", "--precisions", "bf16"]
     command = [sys.executable, str(BENCHMARKS / "compiling.py"), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    table = rows(done.stdout)[2:]
-    ways = ["forward_sequence", "backward_sequence"]
-    names = [[f"| {way}", name] for name in ("stacked_gru", "cas_lstm") for way in ways]
+    table = table_rows(done.stdout)[2:]
+    kernels = ["forward_sequence", "backward_sequence"]
+    names = [[f"| {kernel}", cell] for cell in ("stacked_gru", "cas_lstm") for kernel in kernels]
     assert [row[:2] for row in table] == names
     assert all(16 < int(row[7]) <= 255 and int(row[8]) == 0 for row in table)
 
 
-def test_arithmetic_counts_what_a_token_is_multiplied_with():
+def test_arithmetic_counts_the_multiplications_of_a_token():
     assert layers.arithmetic(torch.nn.LSTM(3, 5, 2)) == 4 * 5 * (3 + 5 + 5 + 5)
     assert layers.arithmetic(layers.Both(3, 5, 1)) == 2 * 4 * 5 * (3 + 5)
 
 
 def test_lengths(monkeypatch):
-    """Packed or padded, nn.LSTM is trained for the same."""
     monkeypatch.setattr(lengths, "SETTINGS", {"tiny": (8, 3, 5)})
     text = lengths.compare("tiny", ["cas_lstm"], 1)
     peers = ["| nn.LSTM, padded", "| nn.LSTM, packed"]
-    assert [row[0] for row in rows(text)][2:] == [*peers, "| cas_lstm"]
+    assert [row[0] for row in table_rows(text)][2:] == [*peers, "| cas_lstm"]
+
+
+def test_packed_and_padded_compute_the_same_function():
     packed, padded = lengths.Packed(4, 5, 2), lengths.Padded(4, 5, 2)
     padded.load_state_dict(packed.state_dict())
     x, real = torch.randn(6, 3, 4), torch.tensor([2, 6, 1])
@@ -119,37 +136,43 @@ def test_scaling(monkeypatch, tmp_path):
     assert (tmp_path / "scaling.png").stat().st_size > 1000
 
 
-SCRIPTS = [commands, memory, scaling, sentence_encoders, sentence_state, translation]
-
-
 def test_without_matplotlib(monkeypatch, tmp_path, capsys):
-    """The figures are printed all the same."""
+    """The figures are still printed."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     scaling.draw({"T": ((1, 2), {"a": [1.0, 2.0]})}, tmp_path / "plot.png", "tiny")
     assert f"{tmp_path}/plot.png is not drawn: it needs matplotlib" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
 @pytest.mark.parametrize("value", ["0", "-1", "x"])
-def test_wrong_options(monkeypatch, capsys, script, value):
-    option = "--updates" if script is memory else "--threads"
-    monkeypatch.setattr(sys, "argv", [script.__name__, option, value])
+def test_positive_options(value):
+    assert machine.positive("3") == 3
+    with pytest.raises(ArgumentTypeError, match=f"'{value}' is no number of at least 1"):
+        machine.positive(value)
+
+
+FILE = __file__
+WRONG_OPTIONS = [
+    (commands, "--threads", "0", "'0' is no number of at least 1"),
+    (memory, "--updates", "0", "'0' is no number of at least 1"),
+    (translation, "--threads", "0", "'0' is no number of at least 1"),
+    (scaling, "--out", FILE, f"{FILE} is no folder"),
+    (sentence_encoders, "--out", FILE, f"{FILE} is no folder"),
+    (sentence_state, "--engines", "eager,triton", "'triton' is none of"),
+    (layers, "--engines", "eager,triton", "'triton' is none of"),
+]
+
+
+@pytest.mark.parametrize(("script", "option", "value", "message"), WRONG_OPTIONS)
+def test_wrong_options(monkeypatch, capsys, run, script, option, value, message):
+    """They are refused before anything is measured."""
+    monkeypatch.setattr(recurrence.engines.support, "interpreting", lambda: False)
     with pytest.raises(SystemExit):
-        script.main()
-    assert f"{option}: '{value}' is no number of at least 1" in capsys.readouterr().err
+        run(script, option, value)
+    assert f"{option}: {message}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("script", [scaling, sentence_encoders])
-def test_plots_have_a_folder_before_anything_is_measured(monkeypatch, tmp_path, capsys, script):
-    (tmp_path / "file").touch()
-    monkeypatch.setattr(sys, "argv", [script.__name__, "--out", str(tmp_path / "file")])
-    with pytest.raises(SystemExit):
-        script.main()
-    assert f"--out: {tmp_path}/file is no folder" in capsys.readouterr().err
-
-
-def test_a_report_is_kept_until_it_is_whole(monkeypatch, tmp_path):
+def test_earlier_report_is_kept_until_the_new_one_is_complete(monkeypatch, tmp_path):
     path = tmp_path / "README.md"
     path.write_text("an older one\n")
     (tmp_path / "good.py").write_text("print('figures')\n")
@@ -166,17 +189,15 @@ def test_a_report_is_kept_until_it_is_whole(monkeypatch, tmp_path):
     assert not made.draft.exists()
 
 
-def test_rare_words(monkeypatch, capsys):
+def test_rare_words(monkeypatch, run):
     monkeypatch.setattr(rare_words, "SIZES", [(600, 2)])
-    monkeypatch.setattr(sys, "argv", ["rare_words.py", "--rounds", "1"])
-    rare_words.main()
-    found = rows(capsys.readouterr().out)[2:]
+    found = table_rows(run(rare_words, "--rounds", "1"))[2:]
     assert [row[:2] for row in found] == [["| 600, 2", "adam"], ["| 600, 2", "torch_adam"]]
 
 
 @pytest.mark.parametrize("name", rare_words.OPTIMIZERS)
 def test_averages_of_rare_words_stay_denormal(name):
-    """Else there is nothing to measure after the first rounds."""
+    """Otherwise there is nothing to measure after the first rounds."""
     table, adam = rare_words.table_and_optimizer(name, (600, 2))
     for _ in range(200):
         adam.step()
@@ -186,24 +207,18 @@ def test_averages_of_rare_words_stay_denormal(name):
 
 
 @pytest.mark.skipif("cpp" not in recurrence.installed(), reason="cpp is not compiled")
-def test_cross_entropy(monkeypatch, capsys):
+def test_cross_entropy(monkeypatch, run):
     monkeypatch.setattr(cross_entropy, "SIZES", [(6, 3, 9), (5, 2, 7)])
-    monkeypatch.setattr(sys, "argv", ["cross_entropy.py", "--rounds", "1"])
-    cross_entropy.main()
-    table = rows(capsys.readouterr().out)
+    table = table_rows(run(cross_entropy, "--rounds", "1"))
     assert [len(row) for row in table] == [7 if torch.cuda.is_available() else 5] * 4
     assert [row[0] for row in table[2:]] == ["| 6, 3, 9", "| 5, 2, 7"]
 
 
 @pytest.mark.parametrize("mixed", [[], ["--mixed"]])
-def test_sentence_encoders(monkeypatch, tmp_path, capsys, mixed):
+def test_sentence_encoders(monkeypatch, tmp_path, run, mixed):
     monkeypatch.setattr(sentence_encoders, "LENGTHS", (1, 3))
-    options = ["--hidden-size", "4", "--batch-size", "2", "--steps", "2", "--rounds", "1"]
-    monkeypatch.setattr(
-        sys, "argv", ["sentence_encoders.py", *options, *mixed, "--out", str(tmp_path)]
-    )
-    sentence_encoders.main()
-    table = rows(capsys.readouterr().out)
+    options = f"--hidden-size 4 --batch-size 2 --steps 2 --rounds 1 --out {tmp_path}"
+    table = table_rows(run(sentence_encoders, *options.split(), *mixed))
     assert [len(row) for row in table] == [3] * (6 if mixed else 5)
     assert table[0] == ["| length", "1", "3 |"]
     assert not mixed or table[2][:2] == ["| padding", "0%"]
@@ -211,35 +226,23 @@ def test_sentence_encoders(monkeypatch, tmp_path, capsys, mixed):
     assert (tmp_path / plot).stat().st_size > 1000
 
 
-def test_sentence_state(monkeypatch, capsys):
+def test_sentence_state(monkeypatch, run):
     options = "--hidden-size 4 --batch-size 2 --steps 2 --rounds 1 --lengths 1,3 --device cpu"
-    monkeypatch.setattr(sys, "argv", ["x", *options.split(), "--engines", "eager,reference"])
-    sentence_state.main()
-    text = capsys.readouterr().out
+    options = [*options.split(), "--engines", "eager,reference"]
+    text = run(sentence_state, *options)
     assert re.findall(r"2 sentences of (\d) words", text) == ["1", "3"]
-    table = rows(text)
+    table = table_rows(text)
     assert [len(row) for row in table] == [5] * 10
     assert [row[3] for row in table if "nn.LSTM," in row[0]] == ["1.00"] * 2
     monkeypatch.setattr(sentence_state, "LIMITS", {"float32": 1e-12})
     with pytest.raises(SystemExit, match="engine eager is off by"):
-        sentence_state.main()
-
-
-@pytest.mark.parametrize("script", [sentence_state, layers])
-def test_engines_that_cannot_run_here(script, monkeypatch, capsys):
-    monkeypatch.setattr(recurrence.engines.support, "interpreting", lambda: False)
-    monkeypatch.setattr(sys, "argv", ["x", "--engines", "eager,triton"])
-    with pytest.raises(SystemExit):
-        script.main()
-    assert "argument --engines: 'triton' is none of" in capsys.readouterr().err
+        run(sentence_state, *options)
 
 
 @pytest.mark.full
-def test_translation(monkeypatch, tmp_path):
-    monkeypatch.setattr(synthetic, "WORDS", {"de": 40, "en": 30})
+def test_translation(monkeypatch, data):
     tiny = [option.replace("256", "8") for option in translation.PEER_SIZES]
     monkeypatch.setattr(translation, "PEER_SIZES", tiny)
-    data = synthetic.write(str(tmp_path), sentences=60)
     args = SimpleNamespace(max_tokens=200, updates=2, rounds=1, beam=2, length=3, fast=True)
     args.dtype = "float32"
     speeds = translation.compare(data, ["lstm", "cas_lstm_tiny"], args)
@@ -248,7 +251,7 @@ def test_translation(monkeypatch, tmp_path):
 
 
 def test_decoding_moves_batches_to_the_gpu(monkeypatch):
-    """fairseq's trainer moves those of training itself, its generator does not."""
+    """fairseq's trainer moves the batches of training, but its generator does not."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(machine, "synchronize", lambda: None)
     monkeypatch.setattr(translation.utils, "move_to_cuda", lambda sample: {**sample, "moved": True})
@@ -262,15 +265,16 @@ def test_decoding_moves_batches_to_the_gpu(monkeypatch):
     assert seen == [True, True]
 
 
-@pytest.mark.parametrize("dtype", training.DTYPES)
-def test_dtypes(dtype):
-    """Options of fairseq-train; half precision needs a GPU."""
-    if dtype == "float32" or torch.cuda.is_available():
-        assert training.dtype(dtype) == dtype
-    else:
-        with pytest.raises(argparse.ArgumentTypeError, match=f"{dtype} needs a GPU, and there is"):
-            training.dtype(dtype)
-    with pytest.raises(argparse.ArgumentTypeError, match="'half' is none of float32, fp16"):
+@pytest.mark.parametrize("has_gpu", [False, True])
+def test_dtypes(monkeypatch, has_gpu):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
+    for dtype in training.DTYPES:
+        if dtype == "float32" or has_gpu:
+            assert training.dtype(dtype) == dtype
+        else:
+            with pytest.raises(ArgumentTypeError, match=f"{dtype} needs a GPU, and there is"):
+                training.dtype(dtype)
+    with pytest.raises(ArgumentTypeError, match="'half' is none of float32, fp16"):
         training.dtype("half")
 
 
@@ -291,49 +295,41 @@ def test_language_models(monkeypatch, tmp_path):
 
 
 @pytest.mark.full
-def test_commands(monkeypatch, tmp_path, capsys, warm_python):
-    monkeypatch.setattr(synthetic, "WORDS", {"de": 40, "en": 30})
+def test_commands(monkeypatch, data, run, warm_python):
     tiny = [option.replace("256", "8") for option in translation.PEER_SIZES]
     monkeypatch.setattr(commands, "PEER_SIZES", tiny)
     monkeypatch.setattr(commands, "PRECISIONS", ("medium",))
-    data = synthetic.write(str(tmp_path), sentences=160)
-    options = ["--archs", "cas_lstm_tiny", "--rounds", "1", "--updates", "3", "--length", "3"]
-    monkeypatch.setattr(sys, "argv", ["commands.py", data, *options, "--max-tokens", "200"])
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setattr(sys, "executable", warm_python)
-    commands.main()
-    table = rows(capsys.readouterr().out)
+    options = "--archs cas_lstm_tiny --rounds 1 --updates 3 --length 3 --max-tokens 200"
+    table = table_rows(run(commands, data, *options.split()))
     names = ["lstm", "cas_lstm_tiny", "cas_lstm_tiny, optimizer=torch_adam, medium"]
     assert [row[0].strip("| ") for row in table[2:]] == names
     assert all(float(row[1].replace(",", "")) > 0 for row in table[2:])
 
 
 @pytest.mark.full
-def test_cold_start(monkeypatch, tmp_path, capsys, warm_python):
-    """Each process twice, the second with what the first has compiled."""
-    monkeypatch.setattr(synthetic, "WORDS", {"de": 40, "en": 30})
-    data = synthetic.write(str(tmp_path), sentences=60)
+def test_cold_start(monkeypatch, data, run, warm_python):
+    """Each program runs twice, the second time with the kernels that the first has compiled."""
     monkeypatch.setattr(sys, "executable", warm_python)
-    caches, run = [], cold_start.subprocess.run
+    caches, start = [], cold_start.subprocess.run
 
     def spy(command, env, **options):
         caches.append(env["TRITON_CACHE_DIR"])
         assert not list(Path(caches[-1]).iterdir()) or len(caches) == 2
         Path(caches[-1], "a-kernel").touch()
-        return run(command, env=env, **options)
+        return start(command, env=env, **options)
 
     monkeypatch.setattr(cold_start.subprocess, "run", spy)
     options = ["--archs", "cas_lstm_tiny", "--updates", "2", "--max-tokens", "100"]
-    monkeypatch.setattr(sys, "argv", ["cold_start.py", data, *options])
-    cold_start.main()
-    found = rows(capsys.readouterr().out)
-    assert [row[:2] for row in found[2:]] == [[f"| {options[1]}", k] for k in ("empty", "filled")]
+    found = table_rows(run(cold_start, data, *options))
+    assert [row[:2] for row in found[2:]] == [["| cas_lstm_tiny", k] for k in ("empty", "filled")]
     assert all(float(cell.strip("| ")) >= 0 for row in found[2:] for cell in row[2:])
     assert caches[0] == caches[1]
 
 
 @pytest.mark.full
-def test_a_command_that_fails(capsys):
+def test_failing_command(capsys):
     with pytest.raises(SystemExit, match="no-such-folder"):
         commands.figures("train", "no-such-folder", "--arch=lstm", pattern="wps")
 
@@ -342,7 +338,7 @@ def test_memory_of_layers(monkeypatch):
     peaks = {"nn.LSTM": 300, "cas_lstm": 250}
     monkeypatch.setattr(memory, "peak", lambda *command: peaks[command[-1]])
     monkeypatch.setattr(memory, "CELLS", "cas_lstm")
-    assert rows(memory.layers_table(idle=200))[2:] == [
+    assert table_rows(memory.layers_table(idle=200))[2:] == [
         ["| nn.LSTM", "100", "1.00 |"],
         ["| cas_lstm", "50", "0.50 |"],
     ]
@@ -351,7 +347,7 @@ def test_memory_of_layers(monkeypatch):
     memory.layer("cas_lstm")
 
 
-def test_median_takes_turns_and_forgets_the_first_rounds():
+def test_median_alternates_jobs_and_drops_the_first_rounds():
     order = []
     jobs = {name: lambda name=name: order.append(name) for name in "ab"}
     assert set(machine.median_seconds(jobs, 3)) == {"a", "b"}
@@ -375,6 +371,6 @@ def test_busy_machine(monkeypatch, capsys):
     assert "The machine was busy: other processes took 0.9 of 4 c" in machine.warn_if_busy(4)
     first, second = ends
     assert first() is None
-    assert capsys.readouterr().out == ""  # one thread of four cores
+    assert capsys.readouterr().out == ""  # one thread on four cores
     second()
     assert capsys.readouterr().out.startswith("**At the end the machine was busy: other process")

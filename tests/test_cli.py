@@ -1,4 +1,4 @@
-"""The ``casrnn`` command by itself: what it offers, and that it answers without loading torch."""
+"""The ``casrnn`` command: its subcommands, options and errors. It does not import torch."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ print("loaded:", sorted({"torch", "fairseq", "numpy"} & set(sys.modules)))
 @pytest.mark.parametrize(
     "words", [["user-dir"], ["patches"], ["--help"], ["--version"], ["analyze", "--help"]]
 )
-def test_answers_at_once(words):
+def test_quick_commands_do_not_import_torch(words):
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, *words], capture_output=True, text=True, check=True
     )
@@ -29,7 +29,7 @@ def test_answers_at_once(words):
 
 
 @pytest.mark.parametrize("words", [[], *([group] for group in sorted(cli.GROUPS))])
-def test_without_a_command_the_commands_are_listed(words, capsys):
+def test_without_a_command_help_is_printed(words, capsys):
     with pytest.raises(SystemExit):
         cli.main([*words, "--help"])
     wanted = capsys.readouterr().out
@@ -40,19 +40,19 @@ def test_without_a_command_the_commands_are_listed(words, capsys):
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
-def test_each_command_has_its_options(name, capsys):
+def test_each_command_has_help(name, capsys):
     with pytest.raises(SystemExit) as stop:
         cli.main([*name.split(), "--help"])
     assert stop.value.code == 0
     assert f"casrnn {name}" in capsys.readouterr().out
 
 
-def test_a_mistake_is_one_sentence_and_status_2(tmp_path, capsys):
+def test_user_error(tmp_path, capsys):
     assert cli.main(["average", "--output", str(tmp_path / "average.pt")]) == 2
     assert capsys.readouterr().err == "error: give either --run DIR or the checkpoint files\n"
 
 
-def test_options_of_fairseq_train_without_the_dashes_before_them(capsys):
+def test_fairseq_options_without_dashes_before_them(capsys):
     with pytest.raises(SystemExit, match="2"):
         cli.main(["train", "classification", "data", "--max-epoch", "2"])
     assert capsys.readouterr().err == (

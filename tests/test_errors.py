@@ -1,4 +1,4 @@
-"""What an error says, whatever the file holds that it quotes."""
+"""Error messages that quote arbitrary text."""
 
 import pytest
 
@@ -16,12 +16,12 @@ from fairseq_casrnn.errors import UserError, quoted
         ("\ud800", r"\ud800"),
     ],
 )
-def test_characters_that_a_terminal_obeys(text, shown):
+def test_control_characters_are_escaped(text, shown):
     assert str(UserError(text)) == shown
     assert quoted(text) == f"'{shown}'"
 
 
-def test_a_message_is_one_line():
+def test_messages_are_one_line():
     assert str(UserError("do that\n  instead")) == "do that instead"
     assert quoted("a\nb") == r"'a\nb'"
 

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files are written whole or not at all."""
 
 import os
 
@@ -9,7 +9,7 @@ from fairseq_casrnn.files import replacing, whole_file
 
 @pytest.fixture
 def victim(tmp_path):
-    """A file that a symbolic link with the temporary name of ``out`` leads to."""
+    """A file to which a symbolic link leads that has the temporary name of ``out``."""
     victim = tmp_path / "victim"
     victim.write_text("precious")
     (tmp_path / "out.tmp").symlink_to(victim)
@@ -25,8 +25,8 @@ def test_nothing_is_written_through_a_link(victim, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "victim"]
 
 
-def test_a_link_that_comes_in_between_is_not_followed(victim, tmp_path, monkeypatch):
-    """As another user might set it up between the removal of a leftover and the new file."""
+def test_link_created_during_writing_is_not_followed(victim, tmp_path, monkeypatch):
+    """Another user might create it after a leftover file was removed."""
     monkeypatch.setattr(os, "remove", lambda path: None)
     with pytest.raises(FileExistsError), replacing(tmp_path / "out"):
         pass
@@ -40,7 +40,7 @@ def test_permissions_are_those_of_a_new_file(tmp_path):
     assert (tmp_path / "out").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
-def test_a_file_stays_as_it_was_where_writing_fails(tmp_path):
+def test_file_is_unchanged_if_writing_fails(tmp_path):
     def write():
         with whole_file(tmp_path / "out") as file:
             file.write("new")
@@ -54,7 +54,7 @@ def test_a_file_stays_as_it_was_where_writing_fails(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_errors_name_the_file_instead_of_the_temporary_one(tmp_path):
+def test_errors_name_the_final_file(tmp_path):
     with pytest.raises(FileNotFoundError) as raised, replacing(tmp_path / "missing" / "out"):
         pass
     assert raised.value.filename == str(tmp_path / "missing" / "out")

@@ -1,4 +1,4 @@
-"""What ``make gpu`` runs, on the CPU: the checks of kernels, the commands, the report."""
+"""The scripts of ``make gpu``, run on the CPU: checks of kernels, commands and the report."""
 
 import json
 import math
@@ -22,7 +22,7 @@ import gpu_commands  # noqa: E402
 import machine  # noqa: E402
 import problems  # noqa: E402
 from agreement import Check, Outcome  # noqa: E402
-from helpers import needs_triton  # noqa: E402
+from helpers import needs_triton, table_rows  # noqa: E402
 
 from fairseq_casrnn import recurrence  # noqa: E402
 
@@ -31,9 +31,9 @@ GOOD = Outcome(1e-7, "output", True, 0.1, [])
 
 
 @pytest.fixture(autouse=True)
-def _restored_process_state(monkeypatch):
-    """The scripts set a signal handler, an environment variable and torch's precision."""
-    monkeypatch.setenv("CASRNN_TRITON_SEQUENCES", "1")  # undone even if the script changes it
+def _restore_process_state(monkeypatch):
+    """Restore the signal handler, environment variable and precision that the scripts set."""
+    monkeypatch.setenv("CASRNN_TRITON_SEQUENCES", "1")  # restores the variable after the test
     handler = signal.getsignal(signal.SIGTERM)
     precision = torch.get_float32_matmul_precision()
     yield
@@ -41,41 +41,44 @@ def _restored_process_state(monkeypatch):
     torch.set_float32_matmul_precision(precision)
 
 
-def rows(text):
-    return [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
+MIXTURES = {case for case in problems.CASES if problems.CASES[case][0] == "second_order_lstm"}
+AGREEING = [
+    *(
+        (Check(kind, case, (4, 3, 5), dtype), "eager")
+        for kind in ("layer", "decoder")
+        for case in problems.CASES
+        for dtype in ("float64", "bf16")
+    ),
+    *(
+        (Check("beam", case, (4, 3, 5), "float32"), "cpp")
+        for case in problems.CASES
+        if case not in MIXTURES
+    ),
+    (Check("sentence_state", "", (4, 3, 5), "float32"), "eager"),
+    (Check("loss", "", (4, 3, 5), "float32"), "cpp"),
+]
+WITHOUT_KERNEL = [
+    (Check("loss", "", (4, 3, 5), "float32"), "eager"),
+    # In C++, steps of beam search route hard.
+    *((Check("beam", case, (4, 3, 5), "float32"), "cpp") for case in MIXTURES),
+]
 
 
-@pytest.mark.parametrize("kind", ["layer", "decoder"])
-@pytest.mark.parametrize("case", problems.CASES)
-def test_an_engine_agrees(kind, case):
-    for dtype in ("float64", "bf16"):
-        outcome = agreement.run(Check(kind, case, (4, 3, 5), dtype), "cpu", "eager")
-        assert outcome.error <= agreement.DTYPES[dtype][2]
-        assert outcome.repeats
-        assert outcome.messages == []
+@pytest.mark.parametrize(("check", "engine"), AGREEING, ids=str)
+def test_engines_agree(check, engine):
+    if engine not in recurrence.installed():
+        pytest.skip("engine cpp is not compiled")
+    outcome = agreement.run(check, "cpu", engine)
+    assert outcome.error <= agreement.DTYPES[check.dtype][2]
+    assert outcome.repeats
+    assert outcome.messages == []
 
 
-@pytest.mark.skipif("cpp" not in recurrence.installed(), reason="eager has no steps of its own")
-@pytest.mark.parametrize("case", problems.CASES)
-def test_beam_search_agrees(case):
-    outcome = agreement.run(Check("beam", case, (4, 3, 5), "float32"), "cpu", "cpp")
-    if problems.CASES[case][0] == "second_order_lstm":
-        assert outcome is None  # the C++ steps route hard
-    else:
-        assert outcome.error <= 5e-6
-
-
-def test_a_sentence_state_lstm_agrees():
-    outcome = agreement.run(Check("sentence_state", "", (4, 3, 5), "float32"), "cpu", "eager")
-    assert outcome.error <= 5e-6
-
-
-def test_the_loss_agrees():
-    check = Check("loss", "", (4, 3, 5), "float32")
-    assert agreement.run(check, "cpu", "eager") is None  # has no such kernel
-    if "cpp" in recurrence.installed():
-        outcome = agreement.run(check, "cpu", "cpp")
-        assert outcome.error <= 5e-6
+@pytest.mark.parametrize(("check", "engine"), WITHOUT_KERNEL, ids=str)
+def test_engines_without_a_kernel(check, engine):
+    if engine not in recurrence.installed():
+        pytest.skip("engine cpp is not compiled")
+    assert agreement.run(check, "cpu", engine) is None
 
 
 def test_every_cell_and_dtype_is_checked():
@@ -105,7 +108,7 @@ def test_a_wrong_engine_is_found(monkeypatch, name, wrong):
     assert outcome.error > 5e-5
 
 
-def test_what_counts_as_wrong(capsys):
+def test_reasons_for_a_wrong_check(capsys):
     cases = {
         "bf16": GOOD._replace(error=0.03),
         "fp16": GOOD._replace(repeats=False),
@@ -119,12 +122,12 @@ def test_what_counts_as_wrong(capsys):
     reasons = ["an error of 3.0e-02 in output", "two runs differ", "ZeroDivisionError", "falls"]
     assert len(wrong) == len(reasons)
     assert all(reason in line for reason, line in zip(reasons, wrong, strict=True))
-    table = rows(capsys.readouterr().out)
+    table = table_rows(capsys.readouterr().out)
     errors = ["1.0e-07", "**3.0e-02**", "1.0e-07", "1.0e-07", "no kernel"]
     assert [row[5] for row in table[2:]] == errors
 
 
-def test_a_check_that_does_not_end():
+def test_check_that_does_not_end():
     args = SimpleNamespace(processes=1, seconds=0, device="cpu", engine="eager")
     assert agreement.run_all([CHECK], args) == {CHECK: "no end in 0 s"}
 
@@ -134,7 +137,9 @@ def test_checks_in_processes(monkeypatch, capsys):
     options = ["--tiny", "--processes", "1", "--engine", "eager", "--only", "layer, stacked_gru"]
     monkeypatch.setattr(sys, "argv", ["agreement.py", *options])
     agreement.main()
-    assert len(rows(capsys.readouterr().out)) == 2 + 9  # of bf16, fp16, TF32, float32, float64
+    assert (
+        len(table_rows(capsys.readouterr().out)) == 2 + 9
+    )  # bf16, fp16, TF32, float32 and float64
     monkeypatch.setattr(agreement, "run_all", lambda wanted, args: {CHECK: "a traceback"})
     with pytest.raises(SystemExit) as end:
         agreement.main()
@@ -142,13 +147,13 @@ def test_checks_in_processes(monkeypatch, capsys):
 
 
 class ParsedError(Exception):
-    """In place of what a script does after it has read its options."""
+    """Stops a script after it has parsed its options."""
 
 
 @needs_triton
 @pytest.mark.parametrize("section", gpu_commands.SECTIONS)
 @pytest.mark.parametrize("tiny", [False, True])
-def test_scripts_know_the_options_they_are_given(monkeypatch, tmp_path, section, tiny):
+def test_scripts_accept_their_options(monkeypatch, tmp_path, section, tiny):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(recurrence, "default", lambda device: "triton")
     monkeypatch.setattr(recurrence, "installed", lambda device: list(recurrence.ENGINES))
@@ -169,7 +174,7 @@ def test_scripts_know_the_options_they_are_given(monkeypatch, tmp_path, section,
     assert all(line[0] in timed for line in lines)
 
 
-def test_markdown_is_kept_as_tables():
+def test_tables_are_parsed_and_printed_again():
     table = machine.table(["a", "b"], [["1", ""], ["2", "3"]])
     text = f"\n## Title\n\nA line.\nAnother.\n\n{table}\n{table}\n\nEnd.\n"
     found = gpu.blocks(text)
@@ -182,8 +187,8 @@ def test_markdown_is_kept_as_tables():
     assert gpu.markdown(entry) == expected
 
 
-def test_a_command_has_a_limit(monkeypatch, tmp_path):
-    """And all that it started ends with it."""
+def test_commands_that_fail_or_exceed_their_limit(monkeypatch, tmp_path):
+    """The processes that a command started are killed, too."""
     monkeypatch.setattr(gpu, "HERE", tmp_path)
     (tmp_path / "bad.py").write_text("import sys; print('## A'); sys.exit('why')\n")
     entry = gpu.execute(["bad", "--x"], 60)
@@ -193,14 +198,14 @@ def test_a_command_has_a_limit(monkeypatch, tmp_path):
     assert gpu.markdown(entry).endswith("```\nwhy\n```\n\n")
     child = "import os, time; print('## B', flush=True); os.fork(); time.sleep(600)"
     (tmp_path / "slow.py").write_text(child)
-    entry = gpu.execute(["slow"], 2)  # which would wait for the fork, too, for it has the pipe
+    entry = gpu.execute(["slow"], 2)  # the fork keeps the pipe open
     assert entry["status"] == "killed after 2 s"
     assert entry["blocks"] == ["## B"]
     assert not gpu.RUNNING
 
 
-def test_what_it_started_ends_with_it(monkeypatch, tmp_path):
-    """Also what compiles meanwhile."""
+def test_sigterm_ends_all_started_processes(monkeypatch, tmp_path):
+    """This includes the processes that compile kernels in the meantime."""
     monkeypatch.setattr(gpu, "HERE", tmp_path)
     sleeping = "import os, sys, time; open(sys.argv[0] + '.pid', 'w').write(str(os.getpid())); "
     names = ["agreement", "recurrent_layers"]
@@ -228,7 +233,7 @@ def test_what_it_started_ends_with_it(monkeypatch, tmp_path):
 
 @pytest.fixture
 def scripts(monkeypatch, tmp_path):
-    """The scripts that are run; each ends with the status that ``status`` has for it, or 0."""
+    """Records the scripts that ``run`` starts, which end with the statuses in ``status``."""
     found, status = [], {}
 
     def execute(command, limit):
@@ -238,53 +243,51 @@ def scripts(monkeypatch, tmp_path):
 
     monkeypatch.setattr(gpu, "execute", execute)
 
-    def run(*options):
-        argv = ["gpu.py", "data-bin", "--device", "cpu", "--tiny", "--out", str(tmp_path), *options]
-        monkeypatch.setattr(sys, "argv", argv)
+    def run(sections, *options):
+        argv = ["gpu.py", *options, "--device", "cpu", "--tiny", "--out", str(tmp_path)]
+        monkeypatch.setattr(sys, "argv", [*argv, "--sections", sections])
         found.clear()
         gpu.main()
-        return [command[0] for command in found if "--rounds" not in command[-4:]]
+        return (tmp_path / "README.md").read_text()
 
     return SimpleNamespace(run=run, status=status, found=found)
 
 
 def test_sections(scripts, tmp_path):
-    scripts.run("--sections", "layers,check")
+    scripts.run("layers,check", "data-bin")
     assert scripts.found[-1][0] == "recurrent_layers"
     assert "agreement" in [command[0] for command in scripts.found[:-1]]
     written = json.loads((tmp_path / "gpu.json").read_text())
     assert list(written["sections"]) == ["check", "layers"]
-    scripts.run("--sections", "sentence_state")  # the others are kept
-    text = (tmp_path / "README.md").read_text()
+    text = scripts.run("sentence_state", "data-bin")  # keeps the other sections
     titles = [line for line in text.splitlines() if line.startswith("## ")]
     assert titles == ["## agreement", "## recurrent_layers", "## sentence_state"]
     written["setting"]["torch"] = "1.0"
     (tmp_path / "gpu.json").write_text(json.dumps(written))
-    scripts.run("--sections", "layers")  # of another torch they are not
+    scripts.run("layers", "data-bin")  # drops sections measured with another torch
     assert list(json.loads((tmp_path / "gpu.json").read_text())["sections"]) == ["layers"]
 
 
 def test_nothing_is_timed_after_a_wrong_kernel(scripts, tmp_path):
     scripts.status["agreement"] = 1
     with pytest.raises(SystemExit, match="a kernel is wrong"):
-        scripts.run("--sections", "check,layers")
+        scripts.run("check,layers", "data-bin")
     assert "## recurrent_layers" not in (tmp_path / "README.md").read_text()
     scripts.status["agreement"] = "killed after 3 s"
     with pytest.raises(SystemExit, match="could not be checked"):
-        scripts.run("--sections", "check")
+        scripts.run("check", "data-bin")
 
 
-def test_a_failure_does_not_end_the_others(scripts, tmp_path):
+def test_other_sections_run_after_a_failure(scripts):
     scripts.status["recurrent_layers"] = "killed after 120 s"
-    scripts.run("--sections", "layers,sentence_state")
-    text = (tmp_path / "README.md").read_text()
+    text = scripts.run("layers,sentence_state", "data-bin")
     assert "**Status: killed after 120 s**" in text
     assert "## sentence_state" in text
 
 
-def test_a_budget_that_is_used_up(scripts, tmp_path):
-    scripts.run("--sections", "layers", "--budget", "1")
-    assert "left out: the budget is used up" in (tmp_path / "README.md").read_text()
+def test_exceeded_budget(scripts):
+    text = scripts.run("layers", "data-bin", "--budget", "1")
+    assert "left out: the budget is used up" in text
 
 
 @pytest.mark.parametrize(
@@ -294,25 +297,20 @@ def test_a_budget_that_is_used_up(scripts, tmp_path):
         (lambda name: name, lambda *command: None, "benchmarks/synthetic.py failed; run it to se"),
     ],
 )
-def test_without_fairseq_or_data(scripts, tmp_path, monkeypatch, find_spec, query, reason):
-    """What is measured without them is."""
+def test_without_fairseq_or_data(scripts, monkeypatch, find_spec, query, reason):
+    """Sections that need neither are still measured."""
     monkeypatch.setattr(gpu.importlib.util, "find_spec", find_spec)
     monkeypatch.setattr(gpu, "query", query)
-    argv = ["gpu.py", "--device", "cpu", "--tiny", "--out", str(tmp_path)]
-    monkeypatch.setattr(sys, "argv", [*argv, "--sections", "layers,translation"])
-    gpu.main()
-    text = (tmp_path / "README.md").read_text()
+    text = scripts.run("layers,translation")
     assert f"left out: {reason}" in text
     assert "## recurrent_layers" in text
 
 
-def test_a_temporary_path_is_not_shown(scripts, tmp_path, monkeypatch):
+def test_temporary_path_is_not_shown(scripts, monkeypatch):
     monkeypatch.setattr(gpu, "query", lambda *command: "/tmp/x/bin")
-    argv = ["gpu.py", "--device", "cpu", "--tiny", "--out", str(tmp_path)]
-    monkeypatch.setattr(sys, "argv", [*argv, "--sections", "translation"])
-    gpu.main()
+    text = scripts.run("translation")
     assert any("/tmp/x/bin" in command for command in scripts.found)
-    assert "`python benchmarks/translation.py --rounds 1 " in (tmp_path / "README.md").read_text()
+    assert "`python benchmarks/translation.py --rounds 1 " in text
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -324,7 +322,7 @@ def test_without_a_gpu(monkeypatch):
 
 @pytest.mark.full
 def test_on_the_cpu(monkeypatch, tmp_path, warm_python):
-    """The commands themselves, down to the report."""
+    """The real commands run and are reported."""
     monkeypatch.setattr(sys, "executable", warm_python)
     options = ["--device", "cpu", "--tiny", "--sections", "layers"]
     monkeypatch.setattr(sys, "argv", ["gpu.py", *options, "--out", str(tmp_path)])

@@ -1,6 +1,5 @@
-"""A training update does not look at what a GPU computes, which would wait for all of it.
-
-There need be no GPU: what looks at numbers is counted, where the code believes it were on one.
+"""A training update on a GPU runs without synchronising with the CPU. No GPU is needed: the tests
+record operations that would synchronise, while the code believes that its tensors are on a GPU.
 """
 
 import sys
@@ -17,14 +16,14 @@ from fairseq_casrnn.criterions.fused_cross_entropy import FusedLabelSmoothedCros
 from fairseq_casrnn.criterions.sentence_classification import SentenceClassificationCriterion
 from fairseq_casrnn.criterions.sequence_tagging import SequenceTaggingCriterion
 
-LOOKS = {
+SYNCING_OPS = {
     *("item", "_local_scalar_dense", "nonzero", "masked_select", "bincount", "equal", "_unique2"),
-    "lift_fresh",  # a tensor of Python's numbers, which is to be copied to the GPU
+    "lift_fresh",  # a tensor of Python numbers, which is then copied to the GPU
 }
 
 
-class Looking(profile):
-    """Finds the operations that look at numbers of tensors."""
+class SyncFinder(profile):
+    """A profiler that finds operations that synchronise."""
 
     def __init__(self):
         super().__init__()
@@ -32,15 +31,15 @@ class Looking(profile):
 
     @property
     def found(self) -> set[str]:
-        """Their names."""
+        """The names of these operations."""
         names = {event.name.removeprefix("aten::") for event in self.function_events}
-        return names & LOOKS | set(self.methods)
+        return names & SYNCING_OPS | set(self.methods)
 
 
 @pytest.fixture
-def looking(monkeypatch):
-    """Finds what an update does, on engine ``eager``, where no tensor is on the host."""
-    found = Looking()
+def syncs(monkeypatch):
+    """Finds the synchronising operations of an update on engine ``eager``."""
+    found = SyncFinder()
     for name, module in list(sys.modules.items()):
         if name.startswith("fairseq_casrnn.") and getattr(module, "on_host", None):
             monkeypatch.setattr(module, "on_host", lambda tensor: False)
@@ -91,8 +90,8 @@ def tagging(name, **options):
     return model, SequenceTaggingCriterion(task), sample
 
 
-# fairseq's sinusoidal positions look at a tensor of their input's shape, which is on the host.
-OF_SHAPES = {"classification, transformer": {"item", "_local_scalar_dense"}}
+# fairseq's sinusoidal positions read a tensor that holds a shape and is on the CPU.
+EXPECTED_SYNCS = {"classification, transformer": {"item", "_local_scalar_dense"}}
 TASK = SimpleNamespace(target_dictionary=SimpleNamespace(pad=lambda: common.PAD))
 UPDATES = {
     "translation": lambda: translation("cas_lstm"),
@@ -114,19 +113,19 @@ UPDATES = {
 
 
 @pytest.mark.parametrize("name", UPDATES)
-def test_an_update_looks_at_nothing(name, looking):
+def test_update_does_not_sync(name, syncs):
     model, criterion, sample = UPDATES[name]()
     model.train()
-    criterion(model, sample)  # what is kept from now on
-    with looking:
+    criterion(model, sample)  # the first call may fill caches
+    with syncs:
         loss, *_ = criterion(model, sample)
         loss.backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
-    assert looking.found == OF_SHAPES.get(name, set())
+    assert syncs.found == EXPECTED_SYNCS.get(name, set())
 
 
 @pytest.mark.parametrize(
-    "look",
+    "sync",
     [
         lambda x: bool(x.any()),
         lambda x: int(x.max()),
@@ -137,9 +136,9 @@ def test_an_update_looks_at_nothing(name, looking):
         lambda x: x.bincount(),
     ],
 )
-def test_looks_are_found(look, looking):
+def test_syncs_are_found(sync, syncs):
     tensor = torch.arange(3)
-    with looking:
+    with syncs:
         tensor + 1
-        look(tensor)
-    assert looking.found
+        sync(tensor)
+    assert syncs.found

@@ -1,4 +1,4 @@
-"""``--float32-matmul-precision int8``: quantised products of inference on the CPU."""
+"""``--float32-matmul-precision int8``: quantised products for inference on the CPU."""
 
 import argparse
 
@@ -28,16 +28,16 @@ int8_only = pytest.mark.skipif(
 )
 
 EXACT = {"rtol": 1e-5, "atol": 1e-5}
-"""Sums are exact: what is rounded is their product with the two scales, and the sum with a bias."""
+"""Only the multiplication by the two scales and the addition of the bias are rounded."""
 ONE_STEP = {"rtol": 0, "atol": 5e-3}
-"""A state next to a tie may be rounded to the other side: 1/254 of the row's largest, times a
+"""A state near a tie may be rounded to the other side: 1/254 of the row's largest, times a
 weight."""
 CLOSE = {"rtol": 0.05, "atol": 0.05}
-"""To float32: 8 bits of each factor, in sums of some 200 products of either sign."""
+"""Compared with float32: factors have 8 bits, in sums of 200 products of either sign."""
 
 
 @pytest.fixture(autouse=True)
-def restored(monkeypatch):
+def _restore_precision(monkeypatch):
     monkeypatch.setenv(precision.VARIABLE, "")
     monkeypatch.delenv("CASRNN_ENGINE", raising=False)
     before = torch.get_float32_matmul_precision()
@@ -51,13 +51,13 @@ def int8():
 
 
 def integers(x):
-    """Rows rounded to 8 bits, and their scales, in double."""
+    """Return rows rounded to 8 bits, and their scales, in double."""
     scale = x.abs().amax(-1, keepdim=True) / 127
     return (x.double() * (1 / scale).double()).round(), scale.double()
 
 
 def product(x, weight):
-    """x times weight transposed, of rows that are quantised each with its own scale, in double."""
+    """Return x times weight transposed in double, each row quantised with its own scale."""
     (a, a_scale), (b, b_scale) = integers(x), integers(weight)
     return (a @ b.t()) * a_scale * b_scale.t()
 
@@ -69,8 +69,8 @@ def product(x, weight):
 @pytest.mark.parametrize("order", ["rows", "columns"])
 @pytest.mark.parametrize("threads", [1, 2])
 @torch.no_grad()
-def test_products_are_those_of_integers(rows, inner, columns, order, threads):
-    """Whatever the number of rows, also of those that bfloat16 leaves to float32."""
+def test_products_of_integers(rows, inner, columns, order, threads):
+    """Any number of rows is quantised, unlike with bfloat16."""
     x, weight, bias = (
         rand(*shape, seed=i, dtype=torch.float32)
         for i, shape in enumerate([(rows, inner), (columns, inner), (columns,)])
@@ -102,7 +102,7 @@ def test_rows_without_a_scale():
     assert torch.equal(y[3], bias)
     assert torch.equal(y[4, 8:], expected[4, 8:])
     assert y[4, 7] == bias[7]
-    x[3] = 1e-44  # its reciprocal is infinite
+    x[3] = 1e-44  # the reciprocal of its scale is infinite
     assert_close([products.linear(x, weight, bias)[3]], [bias])
 
 
@@ -122,7 +122,7 @@ def test_small_matrices_and_double_are_not_quantised():
 @int8_only
 @pytest.mark.usefixtures("int8")
 @torch.no_grad()
-def test_a_layer_is_its_equations_with_quantised_products():
+def test_layer_with_quantised_products():
     size, steps, batch = 200, 3, 5
     layer = LSTM(size, size, engine="cpp")
     x = rand(steps, batch, size, dtype=torch.float32)
@@ -130,7 +130,7 @@ def test_a_layer_is_its_equations_with_quantised_products():
     outputs = []
     for t in range(steps):
         gates = product(x[t], layer.weight_ih_l0) + layer.bias_l0.double()
-        if t > 0:  # the first state is zero
+        if t > 0:  # the first state is zero and its product exact
             gates = gates + product(h.float(), layer.weight_hh_l0)
         i, f, g, o = gates.chunk(4, dim=-1)
         c = f.sigmoid() * c + i.sigmoid() * g.tanh()
@@ -143,7 +143,7 @@ def test_a_layer_is_its_equations_with_quantised_products():
 @int8_only
 @every_compiled_family
 @torch.no_grad()
-def test_layers_stay_close(case):
+def test_layers_agree_with_float32(case):
     layer = case.layer(192, 192, engine="cpp").eval()
     x = rand(6, 20, 192, dtype=torch.float32)
     exact = flat(layer(x))
@@ -157,7 +157,7 @@ def test_layers_stay_close(case):
 @pytest.mark.usefixtures("int8")
 @every_compiled_family
 @torch.no_grad()
-def test_a_sequence_is_the_same_in_any_batch(case):
+def test_sequences_do_not_depend_on_the_batch(case):
     layer = case.layer(192, 192, engine="cpp").eval()
     x, lengths = rand(9, 40, 192, dtype=torch.float32), torch.arange(40) % 9 + 1
     together = flat(layer(x, lengths=lengths))
@@ -171,7 +171,7 @@ def test_a_sequence_is_the_same_in_any_batch(case):
 
 @int8_only
 @torch.no_grad()
-def test_the_sentence_state_lstm_stays_close():
+def test_sentence_state_lstm_agrees_with_float32():
     layer = SentenceStateLSTM(192, 192, num_steps=3, engine="cpp").eval()
     x = rand(6, 20, 192, dtype=torch.float32)
     exact = layer(x)
@@ -187,7 +187,7 @@ WORDS, SIZE = 300, 192
 
 
 def translator(arch="cas_lstm", **options):
-    """A model whose products are large enough, with uneven probabilities."""
+    """Return a model large enough to be quantised, with uneven probabilities."""
     torch.manual_seed(0)
     sizes = dict.fromkeys(common.EQUAL, SIZE)
     layers = {"encoder_layers": 2, "decoder_layers": 2}
@@ -213,7 +213,7 @@ def translate(model, net_input):
 @pytest.mark.usefixtures("int8")
 @pytest.mark.parametrize("arch", ["cas_lstm", "stacked_gru", "second_order_lstm"])
 @pytest.mark.parametrize("no_input_feed", [False, True], ids=["fed", "not fed"])
-def test_beam_search_has_the_scores_of_all_steps_at_once(arch, no_input_feed):
+def test_beam_search_scores_equal_the_models(arch, no_input_feed):
     model, net_input = translator(arch, no_input_feed=no_input_feed), sentences()
     for place, hypotheses in enumerate(translate(model, net_input)):
         for hypothesis in hypotheses[:2]:
@@ -224,7 +224,7 @@ def test_beam_search_has_the_scores_of_all_steps_at_once(arch, no_input_feed):
                 logits, extra = model(**own, prev_output_tokens=previous.unsqueeze(0))
                 lprobs = model.get_normalized_probs((logits, extra), log_probs=True)[0]
             scores = lprobs.gather(1, words.unsqueeze(1))[:, 0]
-            # Neighbours in the batch, its order and padding do not matter either.
+            # The model computes one sentence without padding, all steps at once.
             assert_close([hypothesis["positional_scores"]], [scores], ONE_STEP)
 
 
@@ -247,7 +247,7 @@ def test_translations_do_not_depend_on_the_batch():
 
 @int8_only
 @pytest.mark.parametrize("kind", ["linear", "layer", "sentence state", "translator"])
-def test_what_has_gradients_is_as_with_medium(kind):
+def test_with_gradients_int8_equals_medium(kind):
     x = rand(6, 20, 192, dtype=torch.float32).requires_grad_()
     if kind == "linear":
         weight = rand(300, 192, dtype=torch.float32).requires_grad_()
@@ -272,12 +272,12 @@ def test_what_has_gradients_is_as_with_medium(kind):
 
 
 @int8_only
-def test_the_variable_and_back(monkeypatch):
+def test_environment_variable(monkeypatch):
     monkeypatch.setenv(precision.VARIABLE, "int8")
-    precision.set_precision_from_environment()  # as worker processes do, which inherit it
+    precision.set_precision_from_environment()  # worker processes inherit the variable
     x, weight = rand(30, 256).float(), rand(300, 256).float()
     assert products.is_quantised(x, weight)
-    assert torch.get_float32_matmul_precision() == "medium"  # for what stays in floats
+    assert torch.get_float32_matmul_precision() == "medium"  # for products that are not quantised
     precision.set_precision("highest")
     assert not products.is_quantised(x, weight)
     assert torch.get_float32_matmul_precision() == "highest"
@@ -286,7 +286,7 @@ def test_the_variable_and_back(monkeypatch):
 # --- where it is refused ----------------------------------------------------------------------
 
 
-def test_engines_and_processors_without_it(monkeypatch):
+def test_other_engines_are_refused(monkeypatch):
     monkeypatch.setattr(cpp, "extension", lambda: (None, "it was not compiled; install again"))
     with pytest.raises(UserError, match=r"^--x int8: .* not compiled; .* again; choose medium$"):
         precision.set_precision("int8", "--x")
@@ -298,11 +298,11 @@ def test_engines_and_processors_without_it(monkeypatch):
 
 
 @int8_only
-def test_processors_without_fast_products(monkeypatch):
-    class Without:
+def test_other_processors_are_refused(monkeypatch):
+    class NoInt8:
         can_quantise = staticmethod(lambda: False)
 
-    monkeypatch.setattr(cpp, "extension", lambda: (Without, None))
+    monkeypatch.setattr(cpp, "extension", lambda: (NoInt8, None))
     with pytest.raises(UserError, match=r"AVX512_VNNI\); choose medium"):
         precision.set_precision("int8")
 
@@ -313,7 +313,7 @@ def test_training_is_refused(monkeypatch):
     argv = ["data", "--arch=cas_lstm_iwslt", "--float32-matmul-precision=int8"]
     with pytest.raises(UserError, match=r"is for inference only.* train with medium"):
         options.parse_args_and_arch(options.get_training_parser(), argv)
-    # fairseq-hydra-train, which has no such option, and whom the variable tells.
+    # fairseq-hydra-train has no such option and reads the variable.
     with pytest.raises(UserError, match="is for inference only"):
         checks.check_trainer(None, None, argparse.Namespace())
 

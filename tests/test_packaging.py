@@ -1,4 +1,4 @@
-"""What a stranger gets: the wheel, the pins, the command and the Makefile."""
+"""The wheel, the pinned versions, the command and the Makefile."""
 
 import email
 import os
@@ -24,7 +24,7 @@ ROOT = PACKAGE.parent
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
-    """A copy of what the package is built from, so that no build/ is left behind."""
+    """A copy of the package's sources, so that building leaves no build/ behind."""
     source = tmp_path_factory.mktemp("source")
     for name in ("setup.py", "pyproject.toml", "LICENSE", "MANIFEST.in"):
         shutil.copy(ROOT / name, source)
@@ -38,9 +38,9 @@ def source(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def wheel(source):
-    """The package as ``pip install .`` builds it."""
+    """The wheel that ``pip install .`` builds."""
     build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "."]
-    # Without a compiler the package is built without its compiled engine, which is faster here.
+    # Without a compiler the compiled engine is left out, which saves time.
     env = {**os.environ, "CC": "false", "CXX": "false"}
     subprocess.run([*build, "-w", "dist"], cwd=source, env=env, check=True)
     (file,) = (source / "dist").glob("*.whl")
@@ -67,7 +67,7 @@ def test_wheel_holds_every_module(wheel):
 
 
 def test_source_distribution_can_compile_the_engine(source):
-    """Its C++ files lie in several folders and include each other by their places."""
+    """The C++ files of several folders include each other."""
     build = [sys.executable, "setup.py", "-q", "sdist"]
     subprocess.run(build, cwd=source, check=True, capture_output=True)
     (file,) = (source / "dist").glob("*.tar.gz")
@@ -87,7 +87,7 @@ def test_metadata(metadata):
     assert {"dev", "docs", "plots", "serve"} <= set(metadata.get_all("Provides-Extra"))
 
 
-def test_every_requirement_is_pinned_to_a_version_it_allows(metadata):
+def test_pinned_versions_satisfy_the_requirements(metadata):
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pins = dict(line.split("==") for line in lines if not line.startswith("#"))
     pins = {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in pins.items()}
@@ -97,11 +97,11 @@ def test_every_requirement_is_pinned_to_a_version_it_allows(metadata):
         assert requirement.specifier.contains(Version(pins[name])), text
 
 
-# As a user's shell would call it, also when these tests are run by make themselves.
+# A user's environment, even if make runs these tests.
 SHELL = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFL"))}
 
 
-def test_make_runs_pytest_and_installs_only_what_changed(tmp_path):
+def test_make_test_installs_only_what_is_needed(tmp_path):
     def plan(*args):
         make = ["make", "-n", f"VENV={tmp_path}", "PYTHON=python3", *args]
         return subprocess.check_output(make, cwd=ROOT, env=SHELL, text=True).splitlines()
@@ -111,23 +111,23 @@ def test_make_runs_pytest_and_installs_only_what_changed(tmp_path):
     *installing, last = plan("test")
     assert last == f"{tmp_path}/bin/python -m pytest"
     installed = [line.split("&&")[0].split()[-1] for line in installing if " pip install " in line]
-    assert installed == ["triton"]  # for the tests alone
+    assert installed == ["triton"]  # only the tests need it
     (tmp_path / ".installed-triton").touch()
     assert plan("test") == [last]
     assert [line.split()[-1] for line in plan("demo")] == ["examples/quickstart/run.sh"]
     assert any("pip install" in line for line in plan("-W", "constraints.txt", "test"))
 
 
-def test_make_names_what_is_missing(tmp_path):
+def test_make_without_a_python(tmp_path):
     make = ["make", f"VENV={tmp_path}", "PYTHON=no-such-python", "install"]
     done = subprocess.run(make, cwd=ROOT, env=SHELL, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "error: Python >= 3.11 is needed" in done.stderr
 
 
-@pytest.mark.parametrize("wheel_kept", [True, False])
-def test_make_without_a_compiler(tmp_path, wheel_kept):
-    """It goes on where pip still has a wheel of fairseq, and else says what is missing."""
+@pytest.mark.parametrize("wheel_cached", [True, False])
+def test_make_without_a_compiler(tmp_path, wheel_cached):
+    """It continues if pip has a cached wheel of fairseq, and is an error otherwise."""
     tools, venv = tmp_path / "tools", tmp_path / "venv"
     for folder in (tools, venv / "bin"):
         folder.mkdir(parents=True)
@@ -135,7 +135,9 @@ def test_make_without_a_compiler(tmp_path, wheel_kept):
         (tools / name).symlink_to(shutil.which(name))
     for name in ("pip", "python"):
         program = venv / "bin" / name
-        program.write_text(f"#!/bin/sh\ncase $* in *fairseq-fixed*) exit {1 - wheel_kept};; esac\n")
+        program.write_text(
+            f"#!/bin/sh\ncase $* in *fairseq-fixed*) exit {1 - wheel_cached};; esac\n"
+        )
         program.chmod(0o755)
     make = [shutil.which("make"), f"VENV={venv}", f"PYTHON={sys.executable}", "TORCH_INDEX="]
     env = {**SHELL, "PATH": str(tools), "CXX": "no-such-compiler"}
@@ -143,8 +145,8 @@ def test_make_without_a_compiler(tmp_path, wheel_kept):
         [*make, "install"], cwd=ROOT, env=env, capture_output=True, text=True, check=False
     )
     assert "warning: no C++ compiler: engine 'cpp' is left out" in done.stderr
-    assert (done.returncode == 0) == wheel_kept == (venv / ".installed").exists()
-    assert ("error: fairseq must be compiled; install g++" in done.stderr) != wheel_kept
+    assert (done.returncode == 0) == wheel_cached == (venv / ".installed").exists()
+    assert ("error: fairseq must be compiled; install g++" in done.stderr) != wheel_cached
 
 
 def test_user_dir_command():
@@ -162,7 +164,7 @@ def test_command_prints_a_user_error_and_exits_with_2(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("command", [["average", "--outpt", "x"], ["averag"], ["data", "dyck"]])
-def test_wrong_options_of_the_command_are_one_line(capsys, command):
+def test_wrong_options_are_one_line_errors(capsys, command):
     with pytest.raises(SystemExit) as stop:
         cli.main(command)
     assert stop.value.code == 2

@@ -1,4 +1,4 @@
-"""``--float32-matmul-precision``: the option, the variable, and how far results may move."""
+"""``--float32-matmul-precision``: the option, the environment variable and the resulting errors."""
 
 import platform
 import subprocess
@@ -23,12 +23,12 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.layers import CASLSTM
 from fairseq_casrnn.recurrence import products
 
-# bfloat16 keeps 8 bits of each factor; sums of 64 products of either sign.
+# bfloat16 keeps 8 bits of each factor, in sums of 64 products of either sign.
 MEDIUM = {"rtol": 0.03, "atol": 0.03}
 
 
 @pytest.fixture(autouse=True)
-def restored(monkeypatch):
+def _restore_precision(monkeypatch):
     monkeypatch.setenv(precision.VARIABLE, "")
     before = torch.get_float32_matmul_precision()
     yield
@@ -45,7 +45,7 @@ def test_option_of_fairseqs_programs(make, value, monkeypatch):
     make().parse_known_args(["data", "--float32-matmul-precision", value])
     assert torch.get_float32_matmul_precision() == value
     torch.set_float32_matmul_precision("highest")
-    precision.set_precision_from_environment()  # as in a worker
+    precision.set_precision_from_environment()  # as a worker process does
     assert torch.get_float32_matmul_precision() == value
 
 
@@ -69,7 +69,7 @@ def test_unknown_values(monkeypatch, capsys):
 
 @every_family
 @every_engine
-def test_medium_stays_close(case, engine):
+def test_medium_agrees_with_highest(case, engine):
     layer = case.layer(64, 64, engine=engine)
     x = rand(7, 5, 64, dtype=torch.float32).requires_grad_()
     results, grads = [], []
@@ -84,14 +84,14 @@ def test_medium_stays_close(case, engine):
         assert (medium - highest).norm() <= 0.03 * highest.norm() + 1e-6
 
 
-def narrow() -> bool:
+def has_narrow_products() -> bool:
     torch.set_float32_matmul_precision("medium")
     answer = products.is_narrow(torch.zeros(64, 64))
     torch.set_float32_matmul_precision("highest")
     return answer
 
 
-narrow_only = pytest.mark.skipif(not narrow(), reason="needs AVX512_BF16")
+narrow_only = pytest.mark.skipif(not has_narrow_products(), reason="needs AVX512_BF16")
 
 
 def rounded(x):
@@ -101,7 +101,7 @@ def rounded(x):
 @narrow_only
 @pytest.mark.parametrize(
     "shape",
-    # With AMX, products of fewer than 256 rows, forward or backward, are torch's own.
+    # With AMX, torch computes products of fewer than 256 rows, forward or backward.
     [
         (3, 47, 65, 70),
         (1, 200, 260, 96),
@@ -120,7 +120,7 @@ def test_linear_rounds_its_factors(shape):
     grad = rand(*y.shape, dtype=torch.float32)
     grads = torch.autograd.grad(y, [x, weight, bias], grad)
     torch.set_float32_matmul_precision("highest")
-    # Factors of 8 bits, sums in single precision.
+    # Factors have 8 bits, and sums are in float32.
     close = {"rtol": 1e-5, "atol": 1e-3}
     a, w, g = (rounded(t.detach()) for t in (x, weight, grad))
     assert_close([y - bias], [a @ w.t()], close)
@@ -157,7 +157,7 @@ def test_few_rows_and_double_stay_exact():
 
 @narrow_only
 @every_compiled_family
-def test_compiled_loop_rounds_where_it_pays(case):
+def test_compiled_loop_rounds_its_factors(case):
     layer = case.layer(96, 96, engine="cpp")
     x = rand(7, 32, 96, dtype=torch.float32).requires_grad_()
     results, grads = [], []
@@ -191,7 +191,7 @@ def test_weights_in_column_order():
         assert (turned - plain).norm() <= 0.01 * plain.norm()
 
 
-# --- numbers next to zero ----------------------------------------------------------------------
+# --- denormal numbers ---------------------------------------------------------------------------
 
 DENORMALS = """
 import sys
@@ -209,7 +209,7 @@ print((small * 1e-10).count_nonzero().item(), (denormal * 2.0).count_nonzero().i
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="for SSE's registers")
 @pytest.mark.parametrize("flushed", [True, False])
 def test_programs_flush_denormals_in_all_threads(flushed):
-    """As results and as factors; libraries that import this package do not."""
+    """Both results and factors are flushed, but not if a library imports this package."""
     program = "fairseq-train" if flushed else "notebook"
     command = [sys.executable, "-c", DENORMALS.format(program=program)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""What is said of what takes long."""
+"""Progress messages of slow operations."""
 
 import itertools
 import sys
@@ -9,13 +9,13 @@ from fairseq_casrnn.console import progress
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_nothing_is_said_of_what_is_over_soon(capsys, monkeypatch, terminal):
+def test_quick_operations_show_nothing(capsys, monkeypatch, terminal):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     assert list(progress.progress_bar("abc", 3, "letters")) == ["a", "b", "c"]
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_bar_on_a_terminal(capsys, monkeypatch):
+def test_bar_on_a_terminal(capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setattr(progress, "DELAY", 0.0)
     assert list(progress.progress_bar("abc", 3, "letters")) == ["a", "b", "c"]
@@ -25,8 +25,8 @@ def test_a_bar_on_a_terminal(capsys, monkeypatch):
     assert "/3 " in error
 
 
-def test_a_line_a_minute_elsewhere(capsys, monkeypatch):
-    """Eleven seconds an item: after the second of them, and then when a minute is over."""
+def test_one_line_per_minute_elsewhere(capsys, monkeypatch):
+    """An item takes eleven seconds; there is a line after the second, and then each minute."""
     seconds = itertools.count(step=11)
     monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(seconds)))
     assert list(progress.progress_bar(range(9), 9, "numbers")) == list(range(9))

@@ -1,8 +1,6 @@
-"""Registration with fairseq, whichever way the package is reached.
-
-Each test starts fresh processes, because a registration cannot be taken back. Most of them use
-copies of the package with one small model, task and criterion in place of the real ones: these
-registries refuse a second registration.
+"""Registration with fairseq, however the package is imported. Each test starts new processes,
+because a registration cannot be undone. Most of them use copies of the package with a single small
+model, task and criterion instead of the real ones, whose registries refuse a second registration.
 """
 
 import os
@@ -72,7 +70,7 @@ def check(home):
 
 
 def make_copy(folder: Path, version: str = fairseq_casrnn.__version__) -> Path:
-    """A copy of the package in ``folder``, with the probes as its models and so on."""
+    """Copy the package to ``folder``, with the probes instead of its models and so on."""
     package = folder / "fairseq_casrnn"
     shutil.copytree(PACKAGE, package, ignore=NOT_COPIED)
     init = package / "__init__.py"
@@ -85,7 +83,7 @@ def make_copy(folder: Path, version: str = fairseq_casrnn.__version__) -> Path:
 
 
 def run(script: str, *args, installed: Path | None = None, cwd: Path | None = None, **env):
-    """Run ``script`` where only ``installed`` (and no cwd) is importable before the environment."""
+    """Run ``script`` with ``installed`` before the environment on the path, without the cwd."""
     path = os.pathsep.join(str(p) for p in [installed] if p)
     return subprocess.run(
         [sys.executable, "-c", CHECK + script, *map(str, args)],
@@ -105,7 +103,7 @@ def succeed(*args, **kwargs) -> str:
 
 
 @pytest.mark.full
-def test_user_dir_alone_and_by_other_names_of_the_same_folder(tmp_path):
+def test_user_dir_by_several_names_of_one_folder(tmp_path):
     checkout = make_copy(tmp_path / "checkout")
     (tmp_path / "link").symlink_to(checkout.parent)
     (tmp_path / "elsewhere").mkdir()
@@ -124,7 +122,7 @@ for user_dir in (relative, checkout, checkout + "/", link, relative):
 @pytest.mark.parametrize(
     "first", ["import fairseq_casrnn", "import fairseq_casrnn.models", "import fairseq.utils"]
 )
-def test_installed_and_checkout_at_once(tmp_path, first):
+def test_installed_package_and_checkout_together(tmp_path, first):
     installed, checkout = make_copy(tmp_path / "site"), make_copy(tmp_path / "checkout")
     script = f"""
 {first}
@@ -139,7 +137,7 @@ fairseq_casrnn.register()
 
 
 @pytest.mark.full
-def test_another_version_at_once_is_refused(tmp_path):
+def test_two_versions_together_are_refused(tmp_path):
     installed = make_copy(tmp_path / "site")
     checkout = make_copy(tmp_path / "checkout", version="99.0")
     script = """
@@ -178,7 +176,7 @@ if __name__ == "__main__":
 
 @pytest.mark.full
 def test_spawned_workers(tmp_path):
-    """As fairseq spawns them: the configuration is unpickled before --user-dir is imported."""
+    """fairseq unpickles the configuration before it imports --user-dir."""
     checkout = make_copy(tmp_path / "checkout")
     script = tmp_path / "train.py"
     script.write_text(WORKER)
@@ -205,7 +203,7 @@ except ImportError as error:
     assert "refused:" in succeed(script, installed=PACKAGE.parent)
 
 
-def test_a_broken_fairseq_leaves_the_layers(tmp_path):
+def test_layers_work_with_a_broken_fairseq(tmp_path):
     (tmp_path / "fairseq").mkdir()
     (tmp_path / "fairseq" / "__init__.py").write_text("raise ValueError('mutable default')")
     script = """
@@ -228,7 +226,7 @@ def test_unknown_attribute():
 @pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("where", ["checkout", "installed"])
 def test_fairseq_train_knows_the_models(tmp_path, where):
-    """The two ways that the README gives."""
+    """The README gives both ways."""
     user_dir, cwd = ("fairseq_casrnn", PACKAGE.parent)
     if where == "installed":
         user_dir, cwd = subprocess.check_output(["casrnn", "user-dir"], text=True).strip(), tmp_path
@@ -236,6 +234,6 @@ def test_fairseq_train_knows_the_models(tmp_path, where):
     done = subprocess.run(
         [*command, "nowhere"], cwd=cwd, capture_output=True, text=True, check=False
     )
-    # Both are known: what stops the program is the missing batch size, two steps later.
+    # The program finds both and stops later, because of the missing batch size.
     assert done.stderr.splitlines()[-1].startswith("error: Must specify batch size")
     assert "Traceback" not in done.stderr

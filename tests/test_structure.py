@@ -1,4 +1,4 @@
-"""The package's structure: imports between its folders go one way."""
+"""The imports between the package's folders and modules have no cycles."""
 
 import ast
 import graphlib
@@ -12,7 +12,7 @@ NAME = ROOT.name
 
 
 def imported(path: Path) -> Iterator[str]:
-    """Modules of this package that the file imports, anywhere in it, such as ``data.text``."""
+    """Yield the modules of this package that the file imports anywhere, such as ``data.text``."""
     package = (NAME, *path.relative_to(ROOT).parent.parts)
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -27,14 +27,14 @@ def imported(path: Path) -> Iterator[str]:
 
 
 def part(name: str) -> str | None:
-    """The folder or module at the package's root that ``name`` is of; None for the root itself."""
+    """Return the folder or module at the package's root to which ``name`` belongs, or None."""
     first = name.partition(".")[0]
     is_part = (ROOT / first).is_dir() or (ROOT / f"{first}.py").is_file()
     return first if is_part else None
 
 
-def test_folders_do_not_import_each_other_in_circles():
-    """Also within functions. ``fairseq_casrnn`` itself, for ``register()``, does not count."""
+def test_folders_have_no_import_cycles():
+    """Imports within functions count, but not those of ``fairseq_casrnn`` itself."""
     uses: dict[str, set[str]] = {}
     for path in ROOT.rglob("*.py"):
         if path == ROOT / "__init__.py":
@@ -42,15 +42,15 @@ def test_folders_do_not_import_each_other_in_circles():
         own = path.relative_to(ROOT).parts[0].removesuffix(".py")
         used = {part(name) for name in imported(path)} - {own, None}
         uses.setdefault(own, set()).update(used)
-    assert {"cells", "errors"} <= uses["layers"]  # that imports are seen at all
+    assert {"cells", "errors"} <= uses["layers"]  # makes sure that imports are found
     order = list(graphlib.TopologicalSorter(uses).static_order())  # raises CycleError
     assert order.index("cells") < order.index("layers") < order.index("models")
     for leaf in ("analysis", "prepare", "report", "results"):
-        assert not {name for name, used in uses.items() if leaf in used}  # cli has their names only
+        assert not {name for name, used in uses.items() if leaf in used}  # cli only has their names
 
 
 def module(name: str) -> Path | None:
-    """The file of the module of which ``name`` is, or is a part."""
+    """Return the file of the module that ``name`` is, or is a part of."""
     while name:
         path = ROOT / name.replace(".", "/")
         for file in (path.with_suffix(".py"), path / "__init__.py"):
@@ -60,8 +60,8 @@ def module(name: str) -> Path | None:
     return None
 
 
-def test_modules_do_not_import_each_other_in_circles():
-    """Also within functions, and for types alone; a folder's own file, which gathers, aside."""
+def test_modules_have_no_import_cycles():
+    """Imports within functions and for types count, but not those of ``__init__.py`` files."""
     uses: dict[Path, set[Path | None]] = {}
     for path in ROOT.rglob("*.py"):
         if path.name != "__init__.py":

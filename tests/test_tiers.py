@@ -1,4 +1,4 @@
-"""What the mark ``sampled`` leaves to ``make test``."""
+"""Which tests of a ``sampled`` matrix ``make test`` runs."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ def combinations_of(kept, table, *names):
     return {tuple(table[number][name] for name in names) for number in kept}
 
 
-def test_every_value_is_taken_and_no_more_rows_than_the_longest_axis_has():
+def test_strength_1_covers_every_value_with_few_rows():
     table = rows(cell="abcdef", engine="xyz", last=[False, True])
     kept = cover(table, 1)
     assert len(kept) == 6
@@ -26,13 +26,13 @@ def test_every_value_is_taken_and_no_more_rows_than_the_longest_axis_has():
         assert len(combinations_of(kept, table, name)) == count
 
 
-def test_values_are_taken_about_equally_often():
+def test_values_are_used_equally_often():
     table = rows(cell="abcdef", engine="xyz")
     engines = [table[number]["engine"] for number in cover(table, 1)]
     assert [engines.count(engine) for engine in "xyz"] == [2, 2, 2]
 
 
-def test_every_pair_is_taken():
+def test_every_pair_is_covered():
     table = rows(cell="abcdef", engine="xyz", last=[False, True])
     kept = cover(table)
     assert len(kept) < len(table)
@@ -42,7 +42,7 @@ def test_every_pair_is_taken():
         )
 
 
-def test_one_axis_is_taken_whole():
+def test_a_single_axis_is_covered_completely():
     assert cover(rows(cell="abc")) == {0, 1, 2}
     assert cover(rows(cell="abc"), 1) == {0, 1, 2}
 
@@ -69,7 +69,7 @@ def test_alone():
 
 @pytest.mark.parametrize(("options", "number"), [((), 7), (("-m", "full"), 7)])
 def test_tiers(options, number, tmp_path, request):
-    """Names of one ``parametrize`` are one axis; the rest is what ``make test-full`` runs."""
+    """Names in one ``parametrize`` are one axis; ``make test-full`` runs the omitted tests."""
     (tmp_path / "conftest.py").write_text("from tiers import pytest_collection_modifyitems\n")
     (tmp_path / "test_it.py").write_text(MATRIX)
     settings = ["-c", request.config.inipath, "--rootdir", tmp_path, "-n", "0", "--collect-only"]

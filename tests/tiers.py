@@ -1,10 +1,10 @@
-"""What ``make test`` leaves to ``make test-full``: tests with the mark ``full``.
+"""Which tests ``make test`` leaves to ``make test-full``: those marked ``full``.
 
-A test is marked ``full`` by hand where it is slow and something faster fails first when its fact
-breaks. A matrix is marked ``sampled`` instead: ``make test`` then runs a part of its parameter sets
-that has every pair of values of two axes, and the rest is ``full``. ``sampled(1)`` is content with
-every value. An axis is one ``parametrize``, or a fixture with ``params``. ``sampled(every=3)`` is
-every third parameter set, of long tables such as those of a program's messages.
+A test is marked ``full`` by hand if it is slow and a faster test fails first for the same defect. A
+matrix is marked ``sampled`` instead: ``make test`` then runs a part of its parameter sets that has
+every pair of values of two axes, and marks the rest ``full``. ``sampled(1)`` covers every value,
+not every pair. An axis is one ``parametrize``, or a fixture with ``params``. ``sampled(every=3)``
+keeps every third parameter set, for long tables such as those of a program's messages.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ PAIRS = 2
 
 
 def mostly_full(values: Iterable, *kept) -> list:
-    """``values`` for ``parametrize``, all of them but those in ``kept`` marked ``full``."""
+    """Return ``values`` for ``parametrize``, marked ``full`` unless they are in ``kept``."""
     return [
         value if value in kept else pytest.param(value, marks=pytest.mark.full) for value in values
     ]
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest deselects by marks
+@pytest.hookimpl(tryfirst=True)  # before pytest deselects tests by their marks
 def pytest_collection_modifyitems(items):
-    # First what takes minutes by itself, so that one process does not end long after the others.
+    # The slowest test goes first, so that no process runs long after the others.
     items.sort(key=lambda item: not item.name.startswith("test_in_the_interpreter"))
     matrices = defaultdict(list)
     for item in items:
@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(items):
 
 
 def point(item) -> dict[str, tuple]:
-    """The place of a test in its matrix: names of an axis, and which of its values."""
+    """Return the place of a test in its matrix: for each axis, which of its values."""
     axes = {}
     for mark in item.iter_markers("parametrize"):
         names = mark.args[0]
@@ -53,15 +53,15 @@ def point(item) -> dict[str, tuple]:
         axes |= {name.strip(): ",".join(names) for name in names}
     found = defaultdict(tuple)
     for name, value in item.callspec.params.items():
-        found[axes.get(name, name)] += (id(value),)  # of one list, whose values may not be hashable
+        found[axes.get(name, name)] += (id(value),)  # by identity, since values may not be hashable
     return dict(found)
 
 
 def cover(rows: Sequence[dict[str, Hashable]], strength: int = PAIRS) -> set[int]:
-    """Numbers of few ``rows``, always the same, with all combinations of ``strength`` values.
+    """Return the numbers of a few ``rows`` that have all combinations of ``strength`` values.
 
-    Greedy: next comes the row with the most combinations that no earlier one has; of equals, that
-    whose values have been taken least.
+    The choice is deterministic and greedy: the next row is the one with the most combinations that
+    no earlier row has, and among equals the one whose values have been used least.
     """
     wanted = [set(combinations(sorted(row.items()), min(strength, len(row)))) for row in rows]
     missing, used, kept = set().union(*wanted), Counter(), set()

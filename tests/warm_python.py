@@ -1,11 +1,10 @@
 """A Python that has imported torch and fairseq, for programs and the scripts of examples/.
 
-Importing them takes seconds each time. The server forks for each call of a stand-in for ``python``,
-which runs there what it would have run: ``-m MODULE …``, ``-c PROGRAM`` or ``FILE …`` with the
-caller's folder, environment, input and outputs, and limit on the size of files; Ctrl-C, SIGTERM and
-SIGUSR1 reach it.
-fairseq's programs, which set up logging when they are imported, and this package, which asks what
-the program is, are left to the fork.
+Importing them takes seconds each time. A stand-in for ``python`` asks the server to fork, and the
+fork runs the command: ``-m MODULE …``, ``-c PROGRAM`` or ``FILE …``. It gets the caller's folder,
+environment, input, outputs and limit on the size of files, and its Ctrl-C, SIGTERM and SIGUSR1.
+The fork itself imports fairseq's programs, which set up logging when imported, and this package,
+which checks what the program is.
 """
 
 import atexit
@@ -44,7 +43,7 @@ sys.exit(status[0] if status else "the stand-in for python was killed")
 
 
 class WarmPython:
-    """The server, which ``with`` ends, and ``command``, a path to be used as ``python``."""
+    """The server, as a context manager; ``command`` is the path to use as ``python``."""
 
     def __init__(self, folder: Path):
         self.command, self.path = folder / "python", folder / "socket"
@@ -63,7 +62,7 @@ class WarmPython:
 
 
 def receive(connection: socket.socket) -> list:
-    """The next call; its input and outputs become those of this process."""
+    """Return the next call, and make its input and outputs those of this process."""
     size, files, _, _ = socket.recv_fds(connection, 4, 3)
     for number, file in enumerate(files):
         os.dup2(file, number)
@@ -73,12 +72,12 @@ def receive(connection: socket.socket) -> list:
 
 
 def run(arguments: list[str], cwd: str, environment: dict[str, str]) -> int:
-    """Run ``-m MODULE …``, ``-c PROGRAM`` or ``FILE …`` in this process; the exit status."""
+    """Run ``-m MODULE …``, ``-c PROGRAM`` or ``FILE …`` in this process; return the exit status."""
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)
     path = [*filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
-    # As Python has it in the C locale.
+    # As Python does in the C locale.
     sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
         if arguments[0] == "-m":
@@ -101,9 +100,9 @@ def run(arguments: list[str], cwd: str, environment: dict[str, str]) -> int:
 
 
 def answer(connection: socket.socket) -> None:
-    """Run a call and send its status, in a process of its own."""
+    """Run a call in this process, and send its status."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    # What runs the tests in the background may have had Ctrl-C ignored, and that is inherited.
+    # If the tests run in the background, this process may have inherited that Ctrl-C is ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     status = 70
     try:
@@ -122,12 +121,12 @@ def answer(connection: socket.socket) -> None:
 def main(path: str) -> None:
     for module in MODULES:
         importlib.import_module(module)
-    # Else each fork compiles the package anew where PYTHONDONTWRITEBYTECODE is set.
+    # Otherwise each fork compiles the package again if PYTHONDONTWRITEBYTECODE is set.
     sys.dont_write_bytecode, sys.pycache_prefix = False, str(Path(path).parent / "pycache")
-    logging.root.handlers.clear()  # that of fairseq, which its programs go ahead of
+    logging.root.handlers.clear()  # fairseq's programs configure logging themselves
     logging.root.setLevel(logging.WARNING)
     gc.collect()
-    gc.freeze()  # else each fork's collections go through all of this, and copy its memory
+    gc.freeze()  # otherwise each fork's collections would copy this memory
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
