@@ -26,7 +26,8 @@ from helpers import needs_triton, table_rows  # noqa: E402
 
 from fairseq_casrnn import recurrence  # noqa: E402
 
-CHECK = Check("layer", "cas_lstm", (4, 3, 5), "float32")
+SIZES = (4, 3, 5)
+CHECK = Check("layer", "cas_lstm", SIZES, "float32")
 GOOD = Outcome(1e-7, "output", True, 0.1, [])
 
 
@@ -41,27 +42,19 @@ def _restore_process_state(monkeypatch):
     torch.set_float32_matmul_precision(precision)
 
 
-MIXTURES = {case for case in problems.CASES if problems.CASES[case][0] == "second_order_lstm"}
 AGREEING = [
-    *(
-        (Check(kind, case, (4, 3, 5), dtype), "eager")
-        for kind in ("layer", "decoder")
-        for case in problems.CASES
-        for dtype in ("float64", "bf16")
-    ),
-    *(
-        (Check("beam", case, (4, 3, 5), "float32"), "cpp")
-        for case in problems.CASES
-        if case not in MIXTURES
-    ),
-    (Check("sentence_state", "", (4, 3, 5), "float32"), "eager"),
-    (Check("loss", "", (4, 3, 5), "float32"), "cpp"),
+    (Check(kind, case, SIZES, dtype), "eager")
+    for kind in ("layer", "decoder")
+    for case in problems.CASES
+    for dtype in ("float64", "bf16")
 ]
-WITHOUT_KERNEL = [
-    (Check("loss", "", (4, 3, 5), "float32"), "eager"),
+AGREEING += [(Check("sentence_state", "", SIZES, "float32"), "eager")]
+AGREEING += [(Check("loss", "", SIZES, "float32"), "cpp")]
+WITHOUT_KERNEL = [(Check("loss", "", SIZES, "float32"), "eager")]
+for _case, (_cell, *_) in problems.CASES.items():
     # In C++, steps of beam search route hard.
-    *((Check("beam", case, (4, 3, 5), "float32"), "cpp") for case in MIXTURES),
-]
+    _found = WITHOUT_KERNEL if _cell == "second_order_lstm" else AGREEING
+    _found.append((Check("beam", _case, SIZES, "float32"), "cpp"))
 
 
 @pytest.mark.parametrize(("check", "engine"), AGREEING, ids=str)
@@ -204,7 +197,34 @@ def test_commands_that_fail_or_exceed_their_limit(monkeypatch, tmp_path):
     assert not gpu.RUNNING
 
 
-def test_sigterm_ends_all_started_processes(monkeypatch, tmp_path):
+@pytest.fixture
+def run_gpu(monkeypatch, tmp_path):
+    """A function that measures sections and returns the report."""
+
+    def run(sections, *options):
+        argv = ["gpu.py", *options, "--device", "cpu", "--tiny", "--out", str(tmp_path)]
+        monkeypatch.setattr(sys, "argv", [*argv, "--sections", sections])
+        gpu.main()
+        return (tmp_path / "README.md").read_text()
+
+    return run
+
+
+@pytest.fixture
+def scripts(monkeypatch):
+    """Records the scripts instead of running them; ``status`` has statuses other than 0."""
+    found, status = [], {}
+
+    def execute(command, limit):
+        found.append(command)
+        entry = gpu.entry_of(command, status.get(command[0], 0), 1.0)
+        return entry | {"blocks": [f"## {command[0]}"]}
+
+    monkeypatch.setattr(gpu, "execute", execute)
+    return SimpleNamespace(found=found, status=status)
+
+
+def test_sigterm_ends_all_started_processes(monkeypatch, tmp_path, run_gpu):
     """This includes the processes that compile kernels in the meantime."""
     monkeypatch.setattr(gpu, "HERE", tmp_path)
     sleeping = "import os, sys, time; open(sys.argv[0] + '.pid', 'w').write(str(os.getpid())); "
@@ -218,75 +238,47 @@ def test_sigterm_ends_all_started_processes(monkeypatch, tmp_path):
             time.sleep(0.1)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    handler = signal.getsignal(signal.SIGTERM)
-    options = ["--device", "cpu", "--tiny", "--sections", "check,layers", "--out", str(tmp_path)]
-    monkeypatch.setattr(sys, "argv", ["gpu.py", *options])
     threading.Thread(target=terminate, daemon=True).start()
-    try:
-        with pytest.raises(SystemExit) as end:
-            gpu.main()
-    finally:
-        signal.signal(signal.SIGTERM, handler)
+    with pytest.raises(SystemExit) as end:
+        run_gpu("check,layers")
     assert end.value.code == 143
     assert not any(Path("/proc", path.read_text()).exists() for path in pids)
 
 
-@pytest.fixture
-def scripts(monkeypatch, tmp_path):
-    """Records the scripts that ``run`` starts, which end with the statuses in ``status``."""
-    found, status = [], {}
-
-    def execute(command, limit):
-        found.append(command)
-        entry = gpu.entry_of(command, status.get(command[0], 0), 1.0)
-        return entry | {"blocks": [f"## {command[0]}"]}
-
-    monkeypatch.setattr(gpu, "execute", execute)
-
-    def run(sections, *options):
-        argv = ["gpu.py", *options, "--device", "cpu", "--tiny", "--out", str(tmp_path)]
-        monkeypatch.setattr(sys, "argv", [*argv, "--sections", sections])
-        found.clear()
-        gpu.main()
-        return (tmp_path / "README.md").read_text()
-
-    return SimpleNamespace(run=run, status=status, found=found)
-
-
-def test_sections(scripts, tmp_path):
-    scripts.run("layers,check", "data-bin")
+def test_sections(scripts, run_gpu, tmp_path):
+    run_gpu("layers,check", "data-bin")
     assert scripts.found[-1][0] == "recurrent_layers"
     assert "agreement" in [command[0] for command in scripts.found[:-1]]
     written = json.loads((tmp_path / "gpu.json").read_text())
     assert list(written["sections"]) == ["check", "layers"]
-    text = scripts.run("sentence_state", "data-bin")  # keeps the other sections
+    text = run_gpu("sentence_state", "data-bin")  # keeps the other sections
     titles = [line for line in text.splitlines() if line.startswith("## ")]
     assert titles == ["## agreement", "## recurrent_layers", "## sentence_state"]
     written["setting"]["torch"] = "1.0"
     (tmp_path / "gpu.json").write_text(json.dumps(written))
-    scripts.run("layers", "data-bin")  # drops sections measured with another torch
+    run_gpu("layers", "data-bin")  # drops sections measured with another torch
     assert list(json.loads((tmp_path / "gpu.json").read_text())["sections"]) == ["layers"]
 
 
-def test_nothing_is_timed_after_a_wrong_kernel(scripts, tmp_path):
+def test_nothing_is_timed_after_a_wrong_kernel(scripts, run_gpu, tmp_path):
     scripts.status["agreement"] = 1
     with pytest.raises(SystemExit, match="a kernel is wrong"):
-        scripts.run("check,layers", "data-bin")
+        run_gpu("check,layers", "data-bin")
     assert "## recurrent_layers" not in (tmp_path / "README.md").read_text()
     scripts.status["agreement"] = "killed after 3 s"
     with pytest.raises(SystemExit, match="could not be checked"):
-        scripts.run("check", "data-bin")
+        run_gpu("check", "data-bin")
 
 
-def test_other_sections_run_after_a_failure(scripts):
+def test_other_sections_run_after_a_failure(scripts, run_gpu):
     scripts.status["recurrent_layers"] = "killed after 120 s"
-    text = scripts.run("layers,sentence_state", "data-bin")
+    text = run_gpu("layers,sentence_state", "data-bin")
     assert "**Status: killed after 120 s**" in text
     assert "## sentence_state" in text
 
 
-def test_exceeded_budget(scripts):
-    text = scripts.run("layers", "data-bin", "--budget", "1")
+def test_exceeded_budget(scripts, run_gpu):
+    text = run_gpu("layers", "data-bin", "--budget", "1")
     assert "left out: the budget is used up" in text
 
 
@@ -297,18 +289,18 @@ def test_exceeded_budget(scripts):
         (lambda name: name, lambda *command: None, "benchmarks/synthetic.py failed; run it to se"),
     ],
 )
-def test_without_fairseq_or_data(scripts, monkeypatch, find_spec, query, reason):
+def test_without_fairseq_or_data(scripts, run_gpu, monkeypatch, find_spec, query, reason):
     """Sections that need neither are still measured."""
     monkeypatch.setattr(gpu.importlib.util, "find_spec", find_spec)
     monkeypatch.setattr(gpu, "query", query)
-    text = scripts.run("layers,translation")
+    text = run_gpu("layers,translation")
     assert f"left out: {reason}" in text
     assert "## recurrent_layers" in text
 
 
-def test_temporary_path_is_not_shown(scripts, monkeypatch):
+def test_temporary_path_is_not_shown(scripts, run_gpu, monkeypatch):
     monkeypatch.setattr(gpu, "query", lambda *command: "/tmp/x/bin")
-    text = scripts.run("translation")
+    text = run_gpu("translation")
     assert any("/tmp/x/bin" in command for command in scripts.found)
     assert "`python benchmarks/translation.py --rounds 1 " in text
 
@@ -321,12 +313,10 @@ def test_without_a_gpu(monkeypatch):
 
 
 @pytest.mark.full
-def test_on_the_cpu(monkeypatch, tmp_path, warm_python):
+def test_on_the_cpu(monkeypatch, tmp_path, run_gpu, warm_python):
     """The real commands run and are reported."""
     monkeypatch.setattr(sys, "executable", warm_python)
-    options = ["--device", "cpu", "--tiny", "--sections", "layers"]
-    monkeypatch.setattr(sys, "argv", ["gpu.py", *options, "--out", str(tmp_path)])
-    gpu.main()
+    run_gpu("layers")
     ((entry,),) = json.loads((tmp_path / "gpu.json").read_text())["sections"].values()
     assert entry["status"] == 0
     names = ["nn.LSTM", "stacked_lstm (eager)", "cas_lstm (eager)"]
