@@ -1,5 +1,6 @@
-"""Shared by the tests of cells, engines and layers: the parameter matrix, sizes and tolerances. The
-matrix is read from the package's registries, so that a cell added to ``cells.FAMILIES`` or an
+"""Shared by the tests of cells, engines and layers: the parameter matrix, sizes and tolerances.
+
+The matrix is read from the package's registries, so that a cell added to ``cells.FAMILIES`` or an
 engine added to ``recurrence.ENGINES`` is tested without a change here.
 """
 
@@ -64,9 +65,7 @@ class Case:
 
     @property
     def is_compiled(self) -> bool:
-        """Whether the family has compiled kernels; other cells run in PyTorch operations
-        everywhere.
-        """
+        """Whether the family has kernels; other cells run in PyTorch operations everywhere."""
         return bool(cells.FAMILIES[self.name].kernels)
 
     @property

@@ -1,6 +1,4 @@
-"""Small generated classification corpora in the formats of the real ones, and functions that read
-results.
-"""
+"""Small generated classification corpora in the formats of the real ones; readers of results."""
 
 import json
 import random

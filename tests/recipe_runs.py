@@ -1,6 +1,7 @@
-"""Functions that run the scripts of examples/. Starting Python and torch takes seconds, so most
-scripts get a PYTHON that runs only ``casrnn run`` and records the command lines of all other
-programs, which are then run in this process.
+"""Functions that run the scripts of examples/.
+
+Starting Python and torch takes seconds, so most scripts get a PYTHON that runs only ``casrnn run``
+and records the command lines of all other programs, which are then run in this process.
 """
 
 import os
@@ -14,9 +15,7 @@ EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 
 def run(script, *options, cwd="/", status=0, **env):
-    """Run a script of examples/ from another folder; return its output, or its error if it must
-    fail.
-    """
+    """Run a script of examples/ from another folder; return its output, or its expected error."""
     done = subprocess.run(
         [EXAMPLES / script, *map(str, options)],
         cwd=cwd,

@@ -1,5 +1,7 @@
-"""A training update on a GPU runs without synchronising with the CPU. No GPU is needed: the tests
-record operations that would synchronise, while the code believes that its tensors are on a GPU.
+"""A training update on a GPU runs without synchronising with the CPU.
+
+No GPU is needed: the tests record operations that would synchronise, while the code believes that
+its tensors are on a GPU.
 """
 
 import sys

@@ -1,6 +1,8 @@
-"""Registration with fairseq, however the package is imported. Each test starts new processes,
-because a registration cannot be undone. Most of them use copies of the package with a single small
-model, task and criterion instead of the real ones, whose registries refuse a second registration.
+"""Registration with fairseq, however the package is imported.
+
+Each test starts new processes, because a registration cannot be undone. Most of them use copies of
+the package with a single small model, task and criterion instead of the real ones, whose registries
+refuse a second registration.
 """
 
 import os

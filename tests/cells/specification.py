@@ -1,4 +1,5 @@
 """The equations, parameters and initial biases of all cells, written independently of the package.
+
 Each function computes one step of one sequence, gate by gate. ``p`` gives a layer's parameters by
 their public names; x has shape (I,), h and c have shape (H,), and ``below`` is the cell state of
 the layer below at the same step.
@@ -123,9 +124,9 @@ SETTINGS = {
     ],
 }
 
-# Per cell and setting, for layer 0 and for the layers above: the number of gate blocks in
-# weight_ih and in weight_hh,
-# and the shapes of further parameters. "H" is the hidden size, "I" that of the layer's input.
+# Per cell and setting, for layer 0 and for the layers above: the number of gate blocks in weight_ih
+# and in weight_hh, and the shapes of further parameters. "H" is the hidden size, "I" that of the
+# layer's input.
 PEEPHOLES, DEPTH = {"peephole": (3, "H")}, {"depth_peephole": (2, "H")}
 PARAMETERS = [
     ("stacked_lstm", {}, (4, 4, {}), (4, 4, {})),

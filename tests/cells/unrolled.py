@@ -18,9 +18,11 @@ def run_layer(step, p, xs, h, c, belows, options):
 
 
 def run_sequence(name, P, xs, state, depth, size, bidirectional=False, options=None):
-    """Run a stack over one sequence without padding. ``xs`` is a list of n vectors; ``state`` is
-    ``(h_0, c_0)``, each (L*D, H), where c_0 is None for cells without a cell state. Returns a list
-    of n outputs and, per layer and direction, the final (h, c).
+    """Run a stack over one sequence without padding.
+
+    ``xs`` is a list of n vectors; ``state`` is ``(h_0, c_0)``, each (L*D, H), where c_0 is None for
+    cells without a cell state. Returns a list of n outputs and, per layer and direction, the final
+    (h, c).
     """
     step, options = EQUATIONS[name], options or {}
     h_0, c_0 = state

@@ -1,6 +1,7 @@
-"""A slow and short sentence-state LSTM, written after equations 2 and 3 of the paper. It takes one
-sentence without padding and loops over words and nodes. The parameters are those of the layer;
-``gate(name)`` gives a gate's rows of a weight.
+"""A slow and short sentence-state LSTM, written after equations 2 and 3 of the paper.
+
+It takes one sentence without padding and loops over words and nodes. The parameters are those of
+the layer; ``gate(name)`` gives a gate's rows of a weight.
 """
 
 import torch

@@ -1,5 +1,6 @@
 """Autograd through stacks: accumulation, checkpointing, memory, determinism and stability.
-tests/recurrence/test_engines.py has the tests of a single layer.
+
+The tests of single layers are in tests/recurrence/test_engines.py.
 """
 
 import gc

@@ -97,9 +97,7 @@ def test_one_layer_is_the_same_interleaved_or_not(case):
 @every_case
 @every_engine
 def test_each_direction_is_causal(case, engine):
-    """A change at one step affects the forward half only from there on, the backward half up to
-    there.
-    """
+    """A change at one step affects only later forward outputs and earlier backward outputs."""
     layer = case.random(I, H, DEPTH, bidirectional=True, engine=engine)
     x = rand(T, B, I)
     at = 2

@@ -193,9 +193,7 @@ def test_gradients_of_packed_sequences(case):
 @few
 @given(some_lengths, st.integers(0, 3))
 def test_reversal(lengths, more):
-    """Each sequence is reversed within its length, padding stays, and reversing twice is the
-    identity.
-    """
+    """Sequences are reversed within their lengths; reversing twice is the identity."""
     steps = max(lengths) + more
     x = torch.arange(steps * len(lengths)).view(steps, len(lengths), 1)
     given_lengths = torch.tensor(lengths)

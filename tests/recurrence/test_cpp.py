@@ -34,9 +34,7 @@ PRECISIONS = pytest.mark.parametrize(
 
 
 def layer_of(case, steps, batch, size, dtype, inputs=3):
-    """Return the top cell of a stack of two, and x, weight_ih, bias, weight_hh, h0, c0, side,
-    *params.
-    """
+    """Return the top cell of two, and x, weight_ih, bias, weight_hh, h0, c0, side, *params."""
     cell = case.layer().cells[1]
     side = None
     if cell.num_cells:
@@ -168,9 +166,7 @@ def test_one_step_repeated_equals_a_sequence(case):
 
 
 def activations(a):
-    """Return tanh(a) and σ(a) as the compiled LSTM computes them: c = i ⊙ g with the other factor
-    1.
-    """
+    """Return the compiled LSTM's tanh(a) and σ(a), from c = i ⊙ g with the other factor 1."""
     a = a.view(1, -1, 1)
     big, none = torch.full_like(a, 40.0), torch.full_like(a, -40.0)
     zero, no_weight = torch.zeros_like(a[0]), a.new_zeros(4, 1)

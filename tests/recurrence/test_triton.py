@@ -1,6 +1,7 @@
-"""The engine triton. test_engines.py compares its results with the reference. Without a GPU these
-tests run in Triton's interpreter, in a process of its own because the interpreter is chosen when
-Triton is imported.
+"""The engine triton. test_engines.py compares its results with the reference.
+
+Without a GPU these tests run in Triton's interpreter, in a process of its own because the
+interpreter is chosen when Triton is imported.
 """
 
 import itertools
@@ -66,8 +67,8 @@ def run(engine, cell, tensors, last=None, device=DEVICE):
 
 
 # What is run in the interpreter, as expressions for pytest's -k: the tests of all engines that
-# launch few kernels, and the
-# tests of this engine alone. PART is run by `make test` and runs each kernel at least once.
+# launch few kernels, and the tests of this engine alone. `make test` runs PART, which launches each
+# kernel at least once.
 ENGINES = "agrees_with_reference or apart or (backward_twice and (stacked or cas))"
 LAYER = "test_sentence_state and (1-1 or 2-0 or kept or recomputing or autocast or negated)"
 DECODER = "test_decoder_loop and (True-2 or (compiled_steps and 5) or checkpointing or changing_an)"
@@ -264,8 +265,9 @@ def launch_in_processes(kernel, plan, /, backwards=False, **arguments):
 
 
 def interpret_together(kernel, grid, arguments, seconds):
-    """Interpret each program of a launch in a process of its own. A program that waits forever is
-    killed after ``seconds``.
+    """Interpret each program of a launch in a process of its own.
+
+    A program that waits forever is killed after ``seconds``.
     """
     from triton.runtime.interpreter import GridExecutor, interpreter_builder
 

@@ -207,9 +207,7 @@ def test_kernels_fit_as_planned(name, size, batch, dtype, precision, compiled_on
 @pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
 def test_cross_entropy(dtype, compiled_only):
-    """Each batch takes two launches with wide loads and without spills; other batches compile
-    nothing.
-    """
+    """There are two launches, with wide loads and no spills; other batches compile nothing."""
     weight, bias = torch.zeros(40008, 8, dtype=dtype), torch.zeros(40008, dtype=dtype)
     for rows in (1, 16, 35):
         x = torch.zeros(rows, 8, dtype=dtype, requires_grad=True)

@@ -1,6 +1,4 @@
-"""The cross entropy of engine ``triton`` compared with fairseq's; see test_triton.py for where it
-runs.
-"""
+"""The cross entropy of engine ``triton`` compared with fairseq's (see also test_triton.py)."""
 
 import math
 

@@ -1,6 +1,7 @@
-"""The sentence-state LSTM on the engine triton, compared with ``reference`` in float64. Without a
-GPU these tests run in Triton's interpreter, which test_triton.py starts, together with the tests of
-all engines in tests/layers/test_sentence_state.py.
+"""The sentence-state LSTM on the engine triton, compared with ``reference`` in float64.
+
+Without a GPU these tests run in Triton's interpreter, which test_triton.py starts, together with
+the tests of all engines in tests/layers/test_sentence_state.py.
 """
 
 import pytest
@@ -16,9 +17,10 @@ from .test_triton import DEVICE, HALF, INTERPRETING, runs
 
 
 def results(engine, sizes, dtype=torch.float64, lengths=None, device=DEVICE, **options):
-    """Return h, g and the gradients of x and of all parameters, in float64, of a layer in
-    ``dtype``. ``sizes`` are words, sentences, H, steps, window and nodes. Values are rounded to
-    ``dtype`` for all engines, and x is NaN at padding.
+    """Return h, g and the gradients of x and of all parameters, in float64.
+
+    The layer runs in ``dtype``. ``sizes`` are words, sentences, H, steps, window and nodes. Values are
+    rounded to ``dtype`` for all engines, and x is NaN at padding.
     """
     words, batch, size, *rest = sizes
     layer = SentenceStateLSTM(5, size, *rest, engine=engine, **options)
