@@ -28,7 +28,7 @@ def sentences(count, seed=0):
 
 
 def write_conll03(folder, train=60, valid=12, test=14):
-    """Write four columns, -DOCSTART- before every fifth sentence, and a new name in the test set."""
+    """Write four columns, with -DOCSTART- lines and a new name in the test set."""
     folder.mkdir(parents=True)
     for name, count in (("train", train), ("valid", valid), ("test", test)):
         lines = []

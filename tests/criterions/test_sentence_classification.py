@@ -144,12 +144,12 @@ def test_loss_is_averaged_over_sentences():
 
 
 @pytest.mark.parametrize("weights", ["maybe:1", "yes", "yes:-1", "yes:x", "yes:nan", "yes:inf", ""])
-def test_wrong_class_weights(weights):
+def test_invalid_class_weights(weights):
     with pytest.raises(UserError, match=r"--class-weights has .* the classes no, yes"):
         Criterion(task(), class_weights=weights)
 
 
-def test_other_mistakes():
+def test_invalid_options():
     with pytest.raises(UserError, match="--class-weights has no twice; leave one of them out"):
         Criterion(task(), class_weights="no:1,yes:2,no:3")
     with pytest.raises(UserError, match="--class-weights are all 0; give at least one class"):

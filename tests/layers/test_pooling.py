@@ -66,7 +66,7 @@ def test_padding_has_no_effect(kind):
     assert all(p.grad.isfinite().all() for p in pool.parameters())
 
 
-def test_wrong_kinds():
+def test_invalid_kinds():
     with pytest.raises(UserError, match="pooling is 'sum'; use one of max, mean, last"):
         Pooling("sum", 2)
     with pytest.raises(UserError, match="sentence nodes of a sentence-state LSTM"):

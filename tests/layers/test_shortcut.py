@@ -88,6 +88,6 @@ def test_packed_sequence():
         ((I, (4,), "none", 1.5), "dropout is 1.5"),
     ],
 )
-def test_wrong_arguments(arguments, message):
+def test_invalid_arguments(arguments, message):
     with pytest.raises(UserError, match=message):
         ShortcutStackedLSTM(*arguments)

@@ -90,7 +90,7 @@ def test_no_next_words_with_gradients_in_double_or_on_eager():
 
 @compiled
 @torch.no_grad()
-def test_wrong_arguments_of_next_words_are_errors():
+def test_invalid_arguments_of_next_words():
     found = products.next_words(torch.zeros(50, 8), None, 6, 9)
     x, scores = torch.zeros(6, 8), torch.zeros(2, 3)
     for arguments in (

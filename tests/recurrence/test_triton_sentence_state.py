@@ -19,7 +19,7 @@ from .test_triton import DEVICE, HALF, INTERPRETING, runs
 def results(engine, sizes, dtype=torch.float64, lengths=None, device=DEVICE, **options):
     """Return h, g and the gradients of x and of all parameters, in float64.
 
-    The layer runs in ``dtype``. ``sizes`` are words, sentences, H, steps, window and nodes. Values are
+    The layer runs in ``dtype``. ``sizes`` are words, sentences, H, steps, window, nodes. Values are
     rounded to ``dtype`` for all engines, and x is NaN at padding.
     """
     words, batch, size, *rest = sizes

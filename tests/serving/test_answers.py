@@ -197,7 +197,7 @@ def test_packed_models(role, tmp_path):
     assert [answer] == load(given).predict([question])
 
 
-def test_mistakes(tmp_path):
+def test_missing_files(tmp_path):
     given = unpack("translation", tmp_path / "translation")
     with pytest.raises(UserError, match=r"dict.*txt not found in .* \(--data\)"):
         load(options(**{**vars(given), "data": str(tmp_path)}))

@@ -78,7 +78,7 @@ def test_small_packets_are_sent_at_once():
         assert listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
-def test_mistakes(tmp_path, capsys):
+def test_invalid_options(tmp_path, capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         for argv, error in (
