@@ -105,15 +105,20 @@ class TaggerPredictor(Predictor):
         return {"classes": self.hub.classes}
 
     def predict(self, requests: Sequence[PredictRequest]) -> list[dict]:
-        """Words, tags, and the spans that the tags mark."""
+        """Words, tags and their probabilities, and the spans that the tags mark."""
+        texts = [request.text for request in requests]
         predictions = []
-        for sentence in self.hub.tag([request.text for request in requests]):
+        for text, sentence in zip(texts, self.hub.annotate(texts), strict=True):
             tags = [word.tag for word in sentence]
             prediction: dict = {"words": [word.text for word in sentence], "tags": tags}
+            prediction["probabilities"] = [word.probability for word in sentence]
             if self.are_spans:
-                found = sorted(spans(tags), key=lambda span: span[1])
+                places = sorted(spans(tags), key=lambda span: span[1])
                 prediction["spans"] = [
-                    {"type": kind, "first": first, "last": last} for kind, first, last in found
+                    span._asdict() | {"first": first, "last": last}
+                    for span, (_, first, last) in zip(
+                        self.hub.spans_of(sentence, text), places, strict=True
+                    )
                 ]
             predictions.append(prediction)
         return predictions

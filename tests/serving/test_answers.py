@@ -16,7 +16,7 @@ from fairseq_casrnn.evaluation import lm_scores
 from fairseq_casrnn.inference import loading, tracing
 from fairseq_casrnn.kinds import CLASSIFIER
 from fairseq_casrnn.models.sentence_hub import SentenceHub
-from fairseq_casrnn.models.tagger_hub import Word
+from fairseq_casrnn.models.tagger_hub import TaggedWord
 from fairseq_casrnn.serving.loading import load
 from fairseq_casrnn.serving.predict_request import PredictRequest
 from fairseq_casrnn.serving.predictors import ClassifierPredictor
@@ -49,20 +49,25 @@ def test_tagger(tmp_path):
     predictor = golden("tagger", tmp_path)
     texts = ["Anna saw Bad Ems in 1998.", "", "Paris, of"]
     answers = predictor.predict([PredictRequest(text) for text in texts])
-    expected = predictor.hub.tag(texts)
-    for answer, words in zip(answers, expected, strict=True):
-        assert list(zip(answer["words"], answer["tags"], strict=True)) == [tuple(w) for w in words]
+    for answer, words in zip(answers, predictor.hub.annotate(texts), strict=True):
+        columns = answer["words"], answer["tags"], answer["probabilities"]
+        assert list(zip(*columns, strict=True)) == [word[:3] for word in words]
 
 
 def test_spans_of_tags(tmp_path, monkeypatch):
     predictor = golden("tagger", tmp_path)
-    words = [("Anna", "S-PER"), ("saw", "O"), ("Bad", "B-LOC"), ("Ems", "E-LOC")]
-    sentence = [Word(*word) for word in words]
-    monkeypatch.setattr(predictor.hub, "tag", lambda texts: [sentence])
-    (answer,) = predictor.predict([PredictRequest("…")])
+    sentence = [
+        TaggedWord("Anna", "S-PER", 0.9, 0, 4),
+        TaggedWord("saw", "O", 0.8, 5, 8),
+        TaggedWord("Bad", "B-LOC", 0.7, 9, 12),
+        TaggedWord("Ems", "E-LOC", 0.6, 13, 16),
+    ]
+    monkeypatch.setattr(predictor.hub, "annotate", lambda texts: [sentence])
+    (answer,) = predictor.predict([PredictRequest("Anna saw Bad Ems")])
+    names = "type", "start", "end", "text", "probability", "first", "last"
     assert answer["spans"] == [
-        {"type": "PER", "first": 0, "last": 0},
-        {"type": "LOC", "first": 2, "last": 3},
+        dict(zip(names, ("PER", 0, 4, "Anna", 0.9, 0, 0), strict=True)),
+        dict(zip(names, ("LOC", 9, 16, "Bad Ems", 0.6, 2, 3), strict=True)),
     ]
 
 
