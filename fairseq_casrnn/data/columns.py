@@ -62,8 +62,8 @@ def write_columns(columns: Columns, folder: Path, args: argparse.Namespace) -> d
     letters = Counter(
         letter for name in counted for word in chain.from_iterable(written[name]) for letter in word
     )
-    spelt = {name: [separate_characters(row) for row in rows] for name, rows in written.items()}
-    binarise(spelt, make_dictionary(letters), folder / "spelling")
+    separated = {name: [separate_characters(row) for row in rows] for name, rows in written.items()}
+    binarise(separated, make_dictionary(letters), folder / "spelling")
     return {**notes, "characters": len(letters)}
 
 

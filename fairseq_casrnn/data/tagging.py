@@ -75,8 +75,8 @@ class TaggingDataset(LengthSortedDataset):
         }
         longest = max(int(lengths.max()), 1)
         if samples[0]["characters"] is not None:
-            spelt = [sample["characters"] for sample in samples]
-            batch["net_input"]["spelling"] = self._spelling(spelt, longest)
+            char_ids = [sample["characters"] for sample in samples]
+            batch["net_input"]["spelling"] = self._spelling(char_ids, longest)
         if samples[0]["tags"] is not None:
             target = torch.full((len(samples), longest), -1)
             for row, sample in zip(target, samples, strict=True):

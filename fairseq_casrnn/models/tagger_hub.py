@@ -148,7 +148,7 @@ class TaggerHub(Hub):
     def _dataset(self, split: Sequence[list[str]]) -> FairseqDataset:
         tokens, char_ids = zip(*map(self.task.encode_words, split), strict=True)
         lengths = [len(row) for row in tokens]
-        return self.task.build_dataset_for_inference(list(tokens), lengths, spelt=list(char_ids))
+        return self.task.build_dataset_for_inference(list(tokens), lengths, char_ids=list(char_ids))
 
     @torch.no_grad()
     def of_dataset(

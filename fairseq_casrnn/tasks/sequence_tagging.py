@@ -166,10 +166,10 @@ class SequenceTaggingTask(LabelledTask):
         numbers = self._numbers(split, tags)
         characters, pad = None, 0
         if self.uses_characters:
-            spelt = self._load_part(folder, "spelling", split, self.characters)
-            self._check_lengths(split, "spelling", sentences, spelt, self.characters.eos())
+            char_ids = self._load_part(folder, "spelling", split, self.characters)
+            self._check_lengths(split, "spelling", sentences, char_ids, self.characters.eos())
             pad = self.characters.pad()
-            characters = functools.partial(characters_of_words, spelt, self.characters.eos())
+            characters = functools.partial(characters_of_words, char_ids, self.characters.eos())
         logger.info("%s: %d sentences", split, len(sentences))
         return TaggingDataset(
             sentences,
@@ -239,20 +239,20 @@ class SequenceTaggingTask(LabelledTask):
         """Token indices with </s>, and the character indices of each word, of a split sentence."""
         forms = escape(normalised(sentence, **self.normalisation))
         found = [self.index_of(with_plain_quote(self.dictionary, word)) for word in forms]
-        spelt = []
+        char_ids = []
         if self.uses_characters:
             letters = self.characters
-            spelt = [
+            char_ids = [
                 torch.tensor([letters.index(with_plain_quote(letters, c)) for c in word])
                 for word in sentence
             ]
-        return torch.tensor([*found, self.dictionary.eos()]), spelt
+        return torch.tensor([*found, self.dictionary.eos()]), char_ids
 
     def build_dataset_for_inference(
         self,
         src_tokens: list[torch.Tensor],
         src_lengths: Sequence[int],
-        spelt: Any = None,
+        char_ids: Any = None,
         **kwargs: Any,
     ) -> TaggingDataset:
         """A data set without tags from lists of token tensors and of the words' characters."""
@@ -261,7 +261,7 @@ class SequenceTaggingTask(LabelledTask):
             sentences,
             None,
             self.dictionary.pad(),
-            characters=spelt.__getitem__ if self.uses_characters else None,
+            characters=char_ids.__getitem__ if self.uses_characters else None,
             character_pad=self.characters.pad() if self.uses_characters else 0,
             shuffle=False,
         )

@@ -50,10 +50,10 @@ def test_every_word_sees_the_sentence_and_its_spelling(name):
     other = rows.clone()
     other[1, 2] = 4 + (other[1, 2] - 3) % 10
     assert not torch.allclose(model(other, letters)[0][1, 0], before[1, 0])
-    spelt = letters.clone()
-    spelt[1, 2, 0] = 4 + (spelt[1, 2, 0] - 3) % 5
-    assert not torch.allclose(model(rows, spelt)[0][1, 0], before[1, 0])
-    assert_close([model(other, spelt)[0][0]], [before[0]])
+    char_ids = letters.clone()
+    char_ids[1, 2, 0] = 4 + (char_ids[1, 2, 0] - 3) % 5
+    assert not torch.allclose(model(rows, char_ids)[0][1, 0], before[1, 0])
+    assert_close([model(other, char_ids)[0][0]], [before[0]])
 
 
 def both():

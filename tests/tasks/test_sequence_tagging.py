@@ -85,8 +85,8 @@ def test_what_is_right(original):
     for index, rows in enumerate(sentences(60, "train")[:5]):
         sample = dataset[index]
         assert [task.classes[tag] for tag in sample["tags"]] == as_bioes([row[2] for row in rows])
-        spelt = ["".join(task.characters[int(c)] for c in word) for word in sample["characters"]]
-        assert spelt == [row[0] for row in rows]
+        words = ["".join(task.characters[int(c)] for c in word) for word in sample["characters"]]
+        assert words == [row[0] for row in rows]
         assert len(sample["words"]) == len(rows) + 1
 
 
@@ -255,10 +255,10 @@ def test_raw_text(original):
     task = setup(original)
     assert task.split_text("Anna saw it, in 1998.") == ["Anna", "saw", "it", ",", "in", "1998", "."]
     assert setup(original, raw_tokenizer="space").split_text("it, in") == ["it,", "in"]
-    tokens, spelt = task.encode_words(["Anna", "1998", "ANNA"])
+    tokens, char_ids = task.encode_words(["Anna", "1998", "ANNA"])
     words = [task.dictionary[int(token)] for token in tokens]
     assert words == ["anna", "0000", "anna", "</s>"]
-    shown = ["".join(task.characters[int(c)] for c in word) for word in spelt[:2]]
+    shown = ["".join(task.characters[int(c)] for c in word) for word in char_ids[:2]]
     assert shown == ["Anna", "1998"]  # as they are written
     tokens, _ = setup(original, lowercase=False).encode_words(["Anna"])
     assert tokens[0] == task.dictionary.unk()
@@ -328,10 +328,10 @@ def test_missing_parts(data):
 def test_words_that_are_symbols_of_fairseq(original):
     """Of raw text; they are unknown words."""
     task = setup(original)
-    tokens, spelt = task.encode_words(["<pad>", "Anna", "</s>"])
+    tokens, char_ids = task.encode_words(["<pad>", "Anna", "</s>"])
     unknown = task.dictionary.unk()
     assert tokens[:1].tolist() + tokens[2:].tolist() == [unknown, unknown, task.dictionary.eos()]
-    assert [len(word) for word in spelt] == [5, 4, 4]
+    assert [len(word) for word in char_ids] == [5, 4, 4]
 
 
 @pytest.mark.parametrize(("regular", "irregular"), [(99, False), (98, True)])
