@@ -13,7 +13,7 @@ WORDS = {f"{a}{b}": f"{b}{a}".upper() for a in "bdfg" for b in "aeo"}
 
 
 def write_corpus(folder: Path) -> None:
-    """A text without sense, and its "translation" word by word, last word first."""
+    """Write random sentences and their "translation": word by word, in reverse order."""
     rng = random.Random(1)
     for split, size in (("train", 60), ("valid", 8), ("test", 9)):
         sentences = [rng.choices(list(WORDS), k=rng.randint(1, 7)) for _ in range(size)]
@@ -25,7 +25,7 @@ def write_corpus(folder: Path) -> None:
 
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory):
-    """``shared(name, make)``: a folder that ``make(folder)`` fills once for all test processes."""
+    """``shared(name, make)`` returns a folder, which ``make`` fills once for all processes."""
     root = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         root = root.parent
@@ -44,13 +44,13 @@ def shared(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def corpus(shared) -> Path:
-    """A folder with the text of train, valid and test in the "languages" xx and yy."""
+    """A folder with the texts of train, valid and test in the "languages" xx and yy."""
     return shared("corpus", write_corpus)
 
 
 @pytest.fixture(scope="session")
 def data(shared, corpus) -> Path:
-    """The corpus as fairseq-preprocess leaves it."""
+    """The corpus, binarised by fairseq-preprocess."""
     prefixes = [part for s in ("train", "valid", "test") for part in (f"--{s}pref", corpus / s)]
 
     def preprocess(folder):
@@ -61,7 +61,7 @@ def data(shared, corpus) -> Path:
 
 @pytest.fixture(scope="session")
 def trained(data, shared):
-    """``trained(cell)``: folder of a tiny model's checkpoints after ten epochs."""
+    """``trained(cell)`` returns a folder with the checkpoints of a tiny model after ten epochs."""
     options = ["--lr", "0.03", "--dropout", "0"]
     return lambda cell: shared(
         cell, lambda path: train(data, path, f"{cell}_tiny", *options, epochs=10)

@@ -1,4 +1,4 @@
-"""fairseq's programs called in this process, which saves starting Python and torch each time."""
+"""Call fairseq's programs in this process, which saves starting Python and torch each time."""
 
 import contextlib
 import importlib
@@ -21,7 +21,7 @@ import fairseq_casrnn
 from fairseq_casrnn.cells import FAMILIES
 
 USER_DIR = str(Path(fairseq_casrnn.__file__).parent)
-# In `make test` two cells stand for all, which are compared inside of the models.
+# `make test` runs two cells through the programs; tests/models compares all cells.
 every_cell = pytest.mark.parametrize("cell", mostly_full(FAMILIES, "cas_lstm", "stacked_gru"))
 TRAIN = [
     *("--cpu", "--max-tokens", "60", "--optimizer", "adam", "--lr", "0.01", "--num-workers", "0"),
@@ -37,7 +37,7 @@ class Done:
     log: str
 
     def lines(self, kind: str) -> list[list[str]]:
-        """Lines "kind-number<tab>…" of the output, without their kind, sorted by number."""
+        """Lines "kind-number<tab>…" of the output, without the kind, sorted by number."""
         found = [
             line.split("\t") for line in self.output.splitlines() if line.startswith(f"{kind}-")
         ]
@@ -50,7 +50,7 @@ class Done:
 
 
 class Recorder(logging.Handler):
-    """Collects messages."""
+    """Collects log messages."""
 
     def __init__(self):
         super().__init__(logging.INFO)
@@ -62,10 +62,10 @@ class Recorder(logging.Handler):
 
 @contextlib.contextmanager
 def recorded(recorder):
-    """Send messages of level INFO to ``recorder``; leave the root logger as it was."""
+    """Send messages of level INFO and above to ``recorder``; restore the root logger afterwards."""
     root = logging.getLogger()
     level, handlers = root.level, root.handlers[:]
-    # Not the root: fairseq-validate takes its handlers away.
+    # Not the root logger: fairseq-validate removes its handlers.
     loggers = [logging.getLogger(name) for name in ("fairseq", "fairseq_cli", "fairseq_casrnn")]
     root.setLevel(logging.INFO)
     for logger in loggers:
@@ -80,7 +80,7 @@ def recorded(recorder):
 
 
 class Loader(torch.utils.data.DataLoader):
-    """Loads in this process: workers of a loader that is freed late are waited for, for 5 s."""
+    """Loads without worker processes, whose late shutdown takes 5 seconds."""
 
     def __init__(self, *args, **options):
         options.update(num_workers=0, timeout=0, persistent_workers=False)
@@ -88,7 +88,7 @@ class Loader(torch.utils.data.DataLoader):
 
 
 def without_workers():
-    """Load data in this process whatever ``--num-workers`` says."""
+    """Load data in this process, whatever ``--num-workers`` is."""
     return mock.patch.object(torch.utils.data, "DataLoader", Loader)
 
 
@@ -126,19 +126,19 @@ def generate(data, path, *args) -> Done:
 
 
 def run(*command, **kwargs) -> subprocess.CompletedProcess:
-    """A program of its own."""
+    """Run a program in a process of its own."""
     return subprocess.run(
         [str(part) for part in command], capture_output=True, text=True, check=False, **kwargs
     )
 
 
 def checkpoint(path) -> dict:
-    """A checkpoint, loaded safely."""
+    """Load a checkpoint with ``weights_only``."""
     return torch.load(path, weights_only=True)
 
 
 def assert_same_training(first, second) -> None:
-    """Two checkpoints agree bit for bit in model and optimizer."""
+    """Two checkpoints agree bit for bit in model, optimizer state and number of updates."""
     first, second = checkpoint(first), checkpoint(second)
     assert first["model"].keys() == second["model"].keys()
     for name, tensor in first["model"].items():

@@ -1,4 +1,4 @@
-"""Weights averaged over the updates of a training: fairseq's --store-ema, and what reads them."""
+"""Exponential moving averages of the weights: fairseq's --store-ema, and what reads them."""
 
 import pytest
 import torch
@@ -16,12 +16,12 @@ EMA = ["--store-ema", "--ema-decay", "0.5", "--ema-start-update", "3"]
 
 @pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("arch", ["cas_lstm_tiny", "dg_lstm_tiny", "second_order_lstm_tiny"])
-def test_the_mean_of_all_updates(data, tmp_path, arch):
-    """Half of the last update's weights, a quarter of those before, and so on."""
+def test_ema_is_the_weighted_mean_of_all_updates(data, tmp_path, arch):
+    """With a decay of 0.5, weights count one half, those of the update before a quarter, etc."""
     options = [*EMA, "--save-interval-updates", 1, "--disable-validation"]
     train(data, tmp_path, arch, *options, "--max-update", 6)
     paths = {n: tmp_path / f"checkpoint_1_{n}.pt" for n in range(2, 7)}
-    expected = checkpoint(paths[2])["model"]  # before the start, the weights themselves
+    expected = checkpoint(paths[2])["model"]  # before --ema-start-update, the weights themselves
     for n in range(3, 7):
         new = checkpoint(paths[n])["model"]
         expected = {name: (old + new[name]) / 2 for name, old in expected.items()}
@@ -37,7 +37,7 @@ def test_the_mean_of_all_updates(data, tmp_path, arch):
 
 
 @pytest.mark.full
-def test_an_interruption_changes_nothing(data, tmp_path):
+def test_ema_of_an_interrupted_training(data, tmp_path):
     options = [*EMA, "--save-interval-updates", 4, "--disable-validation"]
     train(data, tmp_path / "whole", "cas_lstm_tiny", *options)
     train(data, tmp_path / "parts", "cas_lstm_tiny", *options, "--max-update", 6)
@@ -48,7 +48,7 @@ def test_an_interruption_changes_nothing(data, tmp_path):
     assert all(tensor.equal(parts[name]) for name, tensor in whole.items())
 
 
-def test_averaging_that_begins_on_the_way(data, tmp_path):
+def test_ema_cannot_start_on_resuming(data, tmp_path):
     train(data, tmp_path, "cas_lstm_tiny", epochs=1)
     with pytest.raises(KeyError) as caught:
         train(data, tmp_path, "cas_lstm_tiny", *EMA)
@@ -57,7 +57,7 @@ def test_averaging_that_begins_on_the_way(data, tmp_path):
 
 
 @pytest.mark.full
-def test_command(data, tmp_path, trained, capsys):
+def test_casrnn_average_ema(data, tmp_path, trained, capsys):
     train(data, tmp_path, "cas_lstm_tiny", *EMA, epochs=2)
     out = tmp_path / "mean.pt"
     command = ["average", "--run", str(tmp_path), "--which", "last:2", "--ema"]

@@ -13,8 +13,8 @@ from .programs import fairseq
 
 @pytest.mark.full
 @pytest.mark.parametrize("form", ["onnx", "int8"])
-def test_a_translator_by_itself(data, corpus, trained, tmp_path, capsys, form):
-    """run.py, in a process that can import neither torch nor fairseq, as fairseq-generate."""
+def test_exported_translator_runs_without_torch(data, corpus, trained, tmp_path, capsys, form):
+    """run.py, in a process without torch and fairseq, translates as fairseq-generate does."""
     pytest.importorskip("onnxruntime")
     path, out = trained("cas_lstm") / "checkpoint_last.pt", tmp_path / "out"
     command = ["export", "--path", path, "--format", form, "--output", out]
@@ -40,7 +40,7 @@ def test_a_translator_by_itself(data, corpus, trained, tmp_path, capsys, form):
 
 
 @pytest.mark.full
-def test_programs_of_torch_export(trained, tmp_path):
+def test_format_torch(trained, tmp_path):
     import torch
 
     path, out = trained("cas_lstm") / "checkpoint_last.pt", tmp_path / "out"
@@ -66,7 +66,7 @@ def test_programs_of_torch_export(trained, tmp_path):
         ({"--output": "/proc/no"}, "/proc/no cannot be written (No such file or directory); give"),
     ],
 )
-def test_what_is_refused(trained, tmp_path, monkeypatch, capsys, change, message):
+def test_wrong_options(trained, tmp_path, monkeypatch, capsys, change, message):
     monkeypatch.chdir(tmp_path)
     given = {"--path": trained("cas_lstm"), "--output": "out", "--format": "torch", **change}
     command = [str(part) for pair in given.items() for part in pair]

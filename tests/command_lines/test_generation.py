@@ -1,4 +1,4 @@
-"""fairseq-generate, -interactive and -score, held against the model's own probabilities."""
+"""fairseq-generate, -interactive and -score, compared with the model's own probabilities."""
 
 import math
 import re
@@ -14,12 +14,12 @@ from fairseq_casrnn.patches.table import TABLE
 
 from .programs import USER_DIR, checkpoint, every_cell, fairseq, generate, run, train
 
-COUNT = 9  # sentences of the test set
+COUNT = 9  # number of sentences in the test set
 LN2 = math.log(2)
 
 
 class Model:
-    """Log-probabilities and attention of one checkpoint or the mean of several, in one pass."""
+    """Log-probabilities and attention of one checkpoint, or the mean of several, in one pass."""
 
     def __init__(self, *paths):
         self.models, _, self.task = checkpoint_utils.load_model_ensemble_and_task(
@@ -43,7 +43,7 @@ class Model:
         return [self.target.index(word) for word in text.split()]
 
     def scores(self, source: str, words: list[int]) -> list[float]:
-        """Log-probabilities of base 2 of the words and of </s>."""
+        """Log-probabilities, to base 2, of the words and of </s>."""
         lprobs, _ = self(source, words)
         steps = [*words, self.target.eos()]
         return (lprobs[range(len(steps)), steps] / LN2).tolist()
@@ -51,7 +51,7 @@ class Model:
 
 @pytest.fixture
 def last(trained):
-    """``last(cell)``: the path of a trained tiny model."""
+    """``last(cell)`` returns the path of a trained tiny model."""
     return lambda cell: trained(cell) / "checkpoint_last.pt"
 
 
@@ -60,7 +60,7 @@ def floats(text: str) -> list[float]:
 
 
 def assert_scores_are_the_models(done, model, kind="H"):
-    """Word by word, and their mean; of hypotheses (H) or of references (T)."""
+    """Compare the scores of all words, and their mean, of hypotheses (H) or references (T)."""
     texts = {number: line[-1] for number, *line in done.lines(kind)}
     sources = dict(done.lines("S"))
     for (number, score, _), (_, positions) in zip(done.lines("H"), done.lines("P"), strict=True):
@@ -74,13 +74,14 @@ def test_beam_search(data, last, cell):
     done = generate(data, last(cell), "--beam", "10")
     assert [number for number, *_ in done.lines("H")] == list(range(COUNT))
     assert re.search(r"Generate test with beam=10: BLEU4 = ", done.output)
-    assert len({text for *_, text in done.lines("H")}) > 3  # it learnt to look at the source
+    # the model has learnt to use the source sentence
+    assert len({text for *_, text in done.lines("H")}) > 3
     assert_scores_are_the_models(done, Model(last(cell)))
 
 
 @pytest.mark.full
 def test_shards(data, last):
-    """Each has a part of the sentences, all together have each once."""
+    """Each shard has some of the sentences, and together they have each sentence once."""
     options = ["--beam", "2", "--batch-size", "2", "--required-batch-size-multiple", "1"]
     whole = generate(data, last("cas_lstm"), *options).lines("H")
     shards = ["--num-shards", "3", "--shard-id"]
@@ -134,7 +135,7 @@ def test_sampling(data, last):
 
     first, again, other = sample(), sample(), sample(seed=2)
     assert first.lines("H") == again.lines("H") != other.lines("H")
-    assert_scores_are_the_models_of_each(first, Model(last("second_order_lstm")))
+    assert_unranked_scores_are_the_models(first, Model(last("second_order_lstm")))
     best, greedy = (
         sample("--sampling-topk", "1"),
         generate(data, last("second_order_lstm"), "--beam", "1"),
@@ -142,8 +143,8 @@ def test_sampling(data, last):
     assert [line[-1] for line in best.lines("H")[::2]] == [line[-1] for line in greedy.lines("H")]
 
 
-def assert_scores_are_the_models_of_each(done, model):
-    """As above, where a sentence has several hypotheses: sampling ranks nothing."""
+def assert_unranked_scores_are_the_models(done, model):
+    """Compare the scores of all words where a sentence has several, unranked hypotheses."""
     sources = dict(done.lines("S"))
     for (number, _, text), (_, positions) in zip(done.lines("H"), done.lines("P"), strict=True):
         expected = model.scores(sources[number], model.words(text))[: len(positions.split())]
@@ -191,14 +192,14 @@ def test_soft_alignment_is_the_attention(data, last, cell):
 @pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("options", [["--beam", "4"], ["--score-reference"]])
 def test_hard_alignment(data, last, options):
-    """The word of the source that each word of the target attends to most."""
+    """Each word of the target is aligned to the word of the source that it attends to most."""
     done = generate(data, last("cas_lstm"), "--print-alignment", *options)
     model = Model(last("cas_lstm"))
     lines = zip(done.lines("S"), done.lines("H"), done.lines("A"), strict=True)
     for (_, source), (_, _, text), (_, alignment) in lines:
         words = model.words(text)
         _, attention = model(source, words)
-        best = attention[: len(words), :-1].argmax(1)  # </s> is no word, on either side
+        best = attention[: len(words), :-1].argmax(1)  # </s> is not aligned, on either side
         assert alignment == " ".join(f"{s}-{t}" for t, s in enumerate(best.tolist()))
 
 
@@ -214,8 +215,8 @@ def test_ensemble_of_two_cells(data, last, options):
     assert [line[1] for line in single.lines("H")] != [line[1] for line in done.lines("H")]
 
 
-def test_ensemble_of_models_with_another_state(data, last):
-    """A GRU, which has no cells, beside a CAS-LSTM."""
+def test_ensemble_of_models_with_different_states(data, last):
+    """A GRU, which has no cell state, decodes together with a CAS-LSTM."""
     paths = last("stacked_gru"), last("cas_lstm")
     done = generate(data, ":".join(map(str, paths)), "--beam", "4")
     assert_scores_are_the_models(done, Model(*paths))
@@ -223,7 +224,7 @@ def test_ensemble_of_models_with_another_state(data, last):
 
 @pytest.fixture
 def raw(corpus, data, tmp_path):
-    """The corpus for --dataset-impl raw, with an unknown word in each sentence."""
+    """The corpus for --dataset-impl raw, with an unknown word in each source sentence."""
     for side in ("xx", "yy"):
         shutil.copy(data / f"dict.{side}.txt", tmp_path)
         text = (corpus / f"test.{side}").read_text()
@@ -234,7 +235,7 @@ def raw(corpus, data, tmp_path):
 
 
 def with_attended_words(model, source: str, text: str, entries: dict) -> str:
-    """``text`` with the word of ``source``, or its entry, that each <unk> attends to most."""
+    """Replace each <unk> by the source word that it attends to most, or by that word's entry."""
     words = text.split()
     _, attention = model(source, model.words(text))
     for step, word in enumerate(words):
@@ -248,7 +249,7 @@ def with_attended_words(model, source: str, text: str, entries: dict) -> str:
 @pytest.mark.parametrize("program", ["generate", "interactive"])
 @pytest.mark.parametrize("entries", [{}, {"Zürich": "ZÜRICH", "bo": "BO!"}], ids=["copy", "file"])
 def test_unknown_words_replaced(data, raw, last, program, entries):
-    """With or without --print-alignment; the words are those of the raw text."""
+    """They are replaced by words of the raw text, with or without --print-alignment."""
     install.apply(p for p in TABLE if p.hook == "patches.replace_unk.keep_source_words")
     sources = (raw / "test.xx-yy.xx").read_text("utf-8").splitlines()
     (raw / "entries").write_text("".join(f"{a} {b}\n" for a, b in entries.items()), "utf-8")
@@ -316,7 +317,7 @@ def test_averaged_checkpoints(data, trained, tmp_path, cell):
 
 @pytest.mark.full
 def test_console_scripts(data, last, tmp_path):
-    """The programs themselves, with --user-dir as the README gives it."""
+    """The installed programs run with --user-dir as the README gives it."""
     options = ["--user-dir", USER_DIR, "--cpu", "--path", last("cas_lstm"), "--beam", "10"]
     done = run("fairseq-generate", data, *options, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -328,8 +329,8 @@ def test_console_scripts(data, last, tmp_path):
 
 
 @pytest.mark.full
-def test_models_without_input_feeding_and_of_other_shapes(data, tmp_path):
-    """Trained and searched with, as the others."""
+def test_models_of_other_shapes(data, tmp_path):
+    """They train and translate like the default model."""
     options = ["--no-input-feed", "--encoder-bidirectional", "--decoder-layers", "3"]
     options += ["--decoder-hidden-size", "12", "--share-decoder-input-output-embed"]
     train(data, tmp_path, "highway_lstm_tiny", *options, "--encoder-embed-dim", "9", epochs=1)

@@ -1,4 +1,4 @@
-"""Translation from Python: ``from_pretrained`` with a tokenizer and BPE."""
+"""Translation in Python: ``from_pretrained`` with a tokenizer and BPE."""
 
 import copy
 import pickle
@@ -22,7 +22,7 @@ pytestmark = [  # fairseq's own
 
 @pytest.fixture(scope="module")
 def model_dir(tmp_path_factory):
-    """A folder as one would hand it on: the model, the dictionaries, the BPE codes."""
+    """A folder as one would distribute it: the model, the dictionaries, the BPE codes."""
     corpus, folder = tmp_path_factory.mktemp("bpe"), tmp_path_factory.mktemp("model")
     write_corpus(corpus)
     with open(corpus / "both", "w") as both:
@@ -49,7 +49,7 @@ def apply_bpe(corpus, codes):
     for split in ("train", "valid"):
         for side in ("xx", "yy"):
             lines = (corpus / f"{split}.{side}").read_text().splitlines()
-            # A full stop, so that the tokenizer has something to do.
+            # The full stop gives the tokenizer something to do.
             text = "".join(bpe.process_line(line + " .") + "\n" for line in lines)
             (corpus / f"bpe.{split}.{side}").write_text(text)
 
@@ -71,16 +71,16 @@ def hub(model_dir):
 SENTENCE = " ".join(list(WORDS)[:4])
 
 
-def test_text_goes_in_as_it_is_written(hub):
+def test_raw_text_is_tokenized_and_split(hub):
     assert hub.tokenize(SENTENCE + ".") == SENTENCE + " ."
     pieces = hub.apply_bpe(SENTENCE + " .").split()
     assert any(piece.endswith("@@") for piece in pieces)
     tokens = hub.encode(SENTENCE + ".")
-    assert hub.src_dict.string(tokens) == " ".join(pieces)  # no unknown word among them
+    assert hub.src_dict.string(tokens) == " ".join(pieces)  # there is no unknown word
 
 
 def test_translate(hub, model_dir, tmp_path):
-    """The same as fairseq-interactive's."""
+    """``translate`` gives the same as fairseq-interactive."""
     sentences = [SENTENCE + ".", " ".join(reversed(SENTENCE.split())) + "."]
     translations = hub.translate(sentences, beam=4, max_len_b=12)
     (tmp_path / "input").write_text("".join(sentence + "\n" for sentence in sentences))
@@ -95,7 +95,7 @@ def test_translate(hub, model_dir, tmp_path):
     assert not any("@@" in text for text in translations)
 
 
-def test_a_model_from_python_is_the_trained_one(hub, model_dir):
+def test_from_pretrained_loads_the_trained_weights(hub, model_dir):
     state = torch.load(model_dir / "model.pt", weights_only=True)["model"]
     (model,) = hub.models
     assert type(model) is MODEL_REGISTRY["cas_lstm"]
@@ -103,7 +103,7 @@ def test_a_model_from_python_is_the_trained_one(hub, model_dir):
         assert tensor.equal(state[name]), name
 
 
-def test_two_beams_and_scores(hub):
+def test_hypotheses_are_sorted_by_score(hub):
     tokens = hub.encode(SENTENCE + ".")
     hypotheses = hub.generate(tokens, beam=5, max_len_b=12)
     scores = [float(hypothesis["score"]) for hypothesis in hypotheses]
@@ -111,7 +111,7 @@ def test_two_beams_and_scores(hub):
     assert scores == sorted(scores, reverse=True)
 
 
-def test_folders_that_do_not_exist(model_dir):
+def test_missing_folders(model_dir):
     load = MODEL_REGISTRY["cas_lstm"].from_pretrained
     with pytest.raises(UserError, match="nowhere does not exist; check the path of the model"):
         load(str(model_dir / "nowhere"))
@@ -121,21 +121,21 @@ def test_folders_that_do_not_exist(model_dir):
 
 
 def test_copies_translate_the_same(hub):
-    """With options, tokenizer and task; also one pickled for another process."""
+    """Copies, including pickled ones, keep the options, the tokenizer and the task."""
     expected = hub.translate([SENTENCE + "."], beam=4, max_len_b=12)
     for copied in (copy.deepcopy(hub), pickle.loads(pickle.dumps(hub))):
         assert copied.translate([SENTENCE + "."], beam=4, max_len_b=12) == expected
         assert copied.cfg == hub.cfg
 
 
-def test_integer_weights_translate(hub):
+def test_quantised_models_translate(hub):
     with pytest.warns(DeprecationWarning, match="torch.ao.quantization is deprecated"):
         quantised = torch.ao.quantization.quantize_dynamic(hub)
     assert len(quantised.translate([SENTENCE + "."], beam=4, max_len_b=12)) == 1
 
 
-def test_a_checkpoint_that_is_refused(model_dir, tmp_path):
-    """Without torch's advice to load it unsafely."""
+def test_a_checkpoint_with_unsafe_content(model_dir, tmp_path):
+    """The message does not repeat torch's advice to load the file unsafely."""
     shutil.copytree(model_dir, tmp_path, dirs_exist_ok=True)
     state = torch.load(model_dir / "model.pt", weights_only=True)
     torch.save({**state, "planted": shutil.rmtree}, tmp_path / "model.pt")
@@ -147,7 +147,7 @@ def test_a_checkpoint_that_is_refused(model_dir, tmp_path):
         assert "weights_only" not in str(caught.value)
 
 
-def test_words_that_are_symbols_of_fairseq(hub):
+def test_special_symbols_in_a_text_are_unknown_words(hub):
     words = hub.task.source_dictionary
     assert hub.binarize("<pad> ba </s>").tolist()[0::2] == [words.unk(), words.unk()]
     assert hub.binarize("<pad>").tolist() == [words.unk(), words.eos()]

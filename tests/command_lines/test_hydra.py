@@ -23,8 +23,8 @@ def hydra_train(data, folder, *overrides):
 
 
 @pytest.mark.full
-def test_an_architecture_is_no_model(data, tmp_path):
-    """fairseq would take the sizes of none."""
+def test_an_architecture_is_not_accepted_as_model(data, tmp_path):
+    """Its sizes are only known to fairseq-train, and fairseq would silently use the defaults."""
     done = hydra_train(data, tmp_path, "model._name=cas_lstm_iwslt_247")
     assert done.returncode != 0
     assert done.stderr.splitlines()[-1] == (
@@ -44,8 +44,8 @@ def test_an_architecture_is_no_model(data, tmp_path):
         ("5", "yaml is not a YAML file of options (OSError); correct it"),
     ],
 )
-def test_a_file_that_is_no_yaml(tmp_path, content, message):
-    """hydra reads it before it imports this package."""
+def test_invalid_yaml_files(tmp_path, content, message):
+    """hydra reads the file before it imports this package."""
     (tmp_path / "bad.yaml").write_text(content)
     done = run(
         "fairseq-hydra-train", "--config-dir", tmp_path, "--config-name", "bad", cwd=tmp_path

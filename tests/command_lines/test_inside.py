@@ -1,4 +1,4 @@
-"""``casrnn analyze`` on models of other kinds than language models; a translation's attention."""
+"""``casrnn analyze`` for translation models, classifiers and taggers."""
 
 from unittest import mock
 
@@ -23,7 +23,7 @@ def table(capsys, what, *args):
 
 
 def test_translation(trained, data, capsys):
-    """The encoder's words, of the source sentence with its end."""
+    """The encoder is analysed, which reads the source sentence and </s>."""
     path = trained("second_order_lstm") / "checkpoint_best.pt"
     lines = table(capsys, "routing", data, "--path", path, "--subset", "test")
     assert len(lines) == 4
@@ -48,7 +48,7 @@ def attend(*args):
 
 
 def test_attention(trained, data, tmp_path, capsys):
-    """Of a training's folder as of its checkpoint."""
+    """``--path`` may be the folder of a training or a checkpoint."""
     run = trained("cas_lstm")
     for number, path in enumerate((run, run / "checkpoint_best.pt")):
         png = tmp_path / f"{number}.png"
@@ -61,7 +61,7 @@ def test_attention(trained, data, tmp_path, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_mistakes_with_attention(trained, data, tmp_path, capsys):
+def test_errors_of_analyze_attention(trained, data, tmp_path, capsys):
     run = trained("cas_lstm")
     (tmp_path / "text.pt").write_text("no checkpoint")
     torch.save({}, tmp_path / "empty.pt")
@@ -81,7 +81,7 @@ def test_mistakes_with_attention(trained, data, tmp_path, capsys):
         assert message.count("\n") == 1
 
 
-def test_the_picture_is_checked_before_the_translation(trained, data, tmp_path, capsys):
+def test_the_path_of_the_picture_is_checked_first(trained, data, tmp_path, capsys):
     png = tmp_path / "no" / "x.png"
     with mock.patch.object(loading, "load_model") as load:
         assert attend(trained("cas_lstm"), data, png, "--sentence", "ba") == 2
@@ -90,7 +90,7 @@ def test_the_picture_is_checked_before_the_translation(trained, data, tmp_path, 
 
 
 def test_taggers(tmp_path, capsys):
-    """Both directions of a stack; a tagger's encoder does not read </s>."""
+    """Both directions are shown; the encoder of a tagger does not read </s>."""
     data = tagging.prepare(tmp_path)
     for name in ("cas_lstm", "second_order_lstm"):
         tagging.train(data, tmp_path / name, name, 1, "--encoder-bidirectional")
@@ -107,8 +107,8 @@ def test_taggers(tmp_path, capsys):
     assert words.count(".") >= 12
 
 
-def test_no_word_of_the_training_set_is_forgotten(tmp_path, capsys):
-    """As training does with words that occur once; here all are taken for such."""
+def test_analysis_does_not_forget_words(tmp_path, capsys):
+    """--forget-singletons, here applied to all words, only acts in training."""
     data = tagging.prepare(tmp_path)
     words = [line.split()[0] for line in (data / "input0" / "dict.txt").read_text().splitlines()]
     (data / "input0" / "singletons.txt").write_text("\n".join(words) + "\n")
@@ -124,7 +124,7 @@ def test_no_word_of_the_training_set_is_forgotten(tmp_path, capsys):
 
 
 def test_pairs(tmp_path, capsys):
-    """Two rows of words a pair, each with its own passes."""
+    """Each pair gives two rows of words, which are encoded separately."""
     from labelled_corpora import write_sick
 
     from fairseq_casrnn.data import sick

@@ -1,4 +1,4 @@
-"""``casrnn pack`` and ``casrnn translate``: a model in one file, and what may be wrong with it."""
+"""``casrnn pack`` and ``casrnn translate``: models in one file, and their errors."""
 
 import io
 import json
@@ -33,7 +33,7 @@ LINES = [" ".join(list(WORDS)[:3]), "", " ".join(list(WORDS)[4:9])]
 
 @pytest.fixture(scope="module")
 def run(trained, data, tmp_path_factory):
-    """A run with its data where casrnn train has them, and moved there."""
+    """A run whose data is where casrnn prepare puts it, and which was moved with the data."""
     folder = tmp_path_factory.mktemp("moved")
     shutil.copytree(data, folder / "data-bin")
     run = folder / "out" / "cas_lstm_tiny" / "seed1"
@@ -60,7 +60,7 @@ def translate(capsys, *args, lines=LINES, status=0, monkeypatch=None):
 
 
 def test_translate(run, data, capsys, tmp_path):
-    """As fairseq-interactive does, with empty lines kept."""
+    """It translates as fairseq-interactive does, and keeps empty lines."""
     found = translate(capsys, "--path", run, "--beam", 4)
     (tmp_path / "input").write_text("".join(f"{line}\n" for line in LINES if line))
     path = run / "checkpoint_best.pt"
@@ -78,7 +78,7 @@ def test_translate(run, data, capsys, tmp_path):
         patch.setattr(sys, "stdin", SimpleNamespace(buffer=text, isatty=lambda: False))
         assert cli.main(["translate", "--path", str(run), "--beam", "4"]) == 2
     captured = capsys.readouterr()
-    assert captured.out.splitlines() == [first, ""]  # what comes before it is not lost
+    assert captured.out.splitlines() == [first, ""]  # the translations before the error are written
     assert "line 3 has more than the 1024 tokens that the model accepts; split" in captured.err
     assert "--beam is 0; it must be at least 1" in translate(
         capsys, "--path", run, "--beam", 0, status=2
@@ -101,7 +101,7 @@ def test_a_packed_model_needs_nothing_else(model, run, capsys, tmp_path, monkeyp
 
 
 @pytest.mark.full
-def test_other_dictionaries_than_the_packed_ones(model, data, tmp_path, capsys):
+def test_data_for_a_packed_model(model, data, tmp_path, capsys):
     for given in (("--path", model), ("--path", model, "--data", data)):
         assert translate(capsys, *given, "--beam", "2")
     error = translate(capsys, "--path", model, "--data", tmp_path, status=2)
@@ -119,14 +119,14 @@ def test_export_and_analysis(model, data, capsys, tmp_path, monkeypatch):
     assert "layer" in capsys.readouterr().out
 
 
-def test_programs_of_fairseq(model, data):
+def test_fairseq_generate_reads_a_packed_model(model, data):
     found = fairseq("generate", data, "--path", model, "--cpu", "--beam", "4").lines("H")
     path = model.parent / "checkpoint_best.pt"
     assert found == fairseq("generate", data, "--path", path, "--cpu", "--beam", "4").lines("H")
 
 
-def test_subword_units_and_tokenizer(run, capsys, tmp_path):
-    """Those of the data, or those that are named; they go into the file."""
+def test_subword_units_and_tokenizer_are_packed(run, capsys, tmp_path):
+    """The options of the data are packed, unless options are given."""
     codes = tmp_path / "codes"
     with open(codes, "w") as file:
         learn_bpe([f"{word} {word}\n" for word in WORDS], file, 8)
@@ -163,7 +163,7 @@ def test_subword_units_and_tokenizer(run, capsys, tmp_path):
 
 
 def rewritten(path, model, change):
-    """The archive with other content: ``change`` of a dict of names and bytes."""
+    """Copy the archive; ``change`` maps its old content (names to bytes) to the new."""
     with zipfile.ZipFile(model) as archive:
         content = {name: archive.read(name) for name in archive.namelist()}
     change(content)
@@ -214,7 +214,7 @@ def test_damaged_files(change, message, model, tmp_path, capsys, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["x.casrnn"]
 
 
-def test_bytes_that_are_lost_or_changed(model, tmp_path):
+def test_truncated_and_corrupted_files(model, tmp_path):
     content = bytearray(model.read_bytes())
     path = tmp_path / "x.casrnn"
     for size in (0, 10, len(content) // 2, len(content) - 1):
@@ -223,7 +223,7 @@ def test_bytes_that_are_lost_or_changed(model, tmp_path):
             UserError, match=r"x\.casrnn is damaged, or not a file of casrnn pack \("
         ):
             packed.unpacked(path)
-    content[len(content) // 2] ^= 1  # of the weights
+    content[len(content) // 2] ^= 1  # in the weights
     path.write_bytes(content)
     with pytest.raises(UserError, match=r"damaged, or not a file of casrnn pack \(Bad CRC-32"):
         packed.unpacked(path)
@@ -247,7 +247,7 @@ def test_what_cannot_be_packed(run, model, capsys, tmp_path):
 
 
 def test_subword_units_are_exported(run, tmp_path):
-    """From the folder of the data, or from a packed model; a model may have none."""
+    """They come from the data's folder or a packed model; models without them work, too."""
     shutil.copytree(run.parents[2], tmp_path / "x")
     copy = tmp_path / "x" / "out" / "cas_lstm_tiny" / "seed1"
     out = tmp_path / "exported"
@@ -265,7 +265,7 @@ def test_subword_units_are_exported(run, tmp_path):
     assert copy_subwords(read_checkpoint(copy), None, out) == {}
 
 
-def test_a_model_that_translates_nothing(model, capsys):
+def test_a_model_with_empty_translations(model, capsys):
     assert cli.main(["predict", "--path", str(model)]) == 2
     assert capsys.readouterr().err == (
         f"error: {model} is a translation model, not a sentence classifier; use casrnn translate\n"
@@ -273,7 +273,7 @@ def test_a_model_that_translates_nothing(model, capsys):
 
 
 def test_a_packed_model_of_another_kind_is_named(model, tmp_path, capsys):
-    """The file that was given, not the folder where it is unpacked."""
+    """The message names the packed file, not the temporary folder in which it was unpacked."""
     (tmp_path / "dict.txt").touch()
     assert cli.main(["perplexity", str(tmp_path), "--path", str(model)]) == 2
     assert capsys.readouterr().err == (

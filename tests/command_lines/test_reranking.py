@@ -1,4 +1,4 @@
-"""``casrnn rerank score`` held against fairseq-generate --score-reference and eval-lm's models."""
+"""``casrnn rerank score`` gives the scores of fairseq-generate and fairseq-eval-lm."""
 
 import math
 import shutil
@@ -35,12 +35,12 @@ def scored(capsys, nbest, output, data, path, *flags):
 
 
 def sides(nbest):
-    """(sources, hypotheses) of all hypotheses."""
+    """Return the sources and the hypotheses of all lists."""
     return [list(side) for side in zip(*read_nbest(nbest).pairs(), strict=True)]
 
 
-def of_fairseq(folder, data, path, sources, targets, *options):
-    """Scores by fairseq's own programs."""
+def fairseq_scores(folder, data, path, sources, targets, *options):
+    """Return the scores that fairseq's programs compute."""
     for suffix, lines in (("xx", sources), ("yy", targets)):
         (folder / f"t.{suffix}").write_text("".join(f"{line}\n" for line in lines))
     fairseq(
@@ -52,7 +52,9 @@ def of_fairseq(folder, data, path, sources, targets, *options):
     return [float(value) for _, value, _ in done.lines("H")]
 
 
-def test_as_score_reference(data, model, trained, nbest, tmp_path, capsys, monkeypatch):
+def test_scores_are_those_of_score_reference(
+    data, model, trained, nbest, tmp_path, capsys, monkeypatch
+):
     monkeypatch.setattr(score, "BATCH_TOKENS", 50)
     monkeypatch.setattr(score, "CHUNK", 10)
     other = trained("second_order_lstm") / "checkpoint_last.pt"
@@ -61,19 +63,19 @@ def test_as_score_reference(data, model, trained, nbest, tmp_path, capsys, monke
         found = scored(capsys, nbest, tmp_path / f"s{number}", data, path)
         folder = tmp_path / str(number)
         folder.mkdir()
-        expected = of_fairseq(folder, data, path, *sides(nbest))
+        expected = fairseq_scores(folder, data, path, *sides(nbest))
         assert found.scores == pytest.approx(expected, abs=1e-4)
         assert found.tokens == [len(text.split()) + 1 for text in sides(nbest)[1]]
     own = scored(capsys, nbest, tmp_path / "own", data, model)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / model.name).symlink_to(model)
     assert scored(capsys, nbest, tmp_path / "of_run", data, tmp_path / "run").scores == own.scores
-    lists = read_nbest(nbest).scores  # which the model's own search found
+    lists = read_nbest(nbest).scores  # the model's own search found these
     assert own.scores == pytest.approx([s for row in lists for s in row], abs=1e-4)
 
 
 def changed(nbest, path, change):
-    """The list with each (source, hypothesis) changed."""
+    """Write the list with each (source, hypothesis) mapped by ``change``."""
     found = read_nbest(nbest)
     sentences = []
     for number, texts in enumerate(found.hypotheses):
@@ -82,7 +84,7 @@ def changed(nbest, path, change):
     return write_nbest(path, sentences)
 
 
-def test_right_to_left_is_reversed_text(data, model, nbest, tmp_path, capsys):
+def test_right_to_left_reverses_the_text(data, model, nbest, tmp_path, capsys):
     mirror = changed(nbest, tmp_path / "r", lambda s, t: (s, " ".join(t.split()[::-1])))
     expected = scored(capsys, mirror, tmp_path / "expected", data, model)
     found = scored(capsys, nbest, tmp_path / "found", data, model, "--right-to-left")
@@ -92,7 +94,7 @@ def test_right_to_left_is_reversed_text(data, model, nbest, tmp_path, capsys):
 
 
 def test_backwards_and_joined_subwords(data, corpus, nbest, tmp_path, capsys):
-    """A model of yy to xx scores the source given the hypothesis."""
+    """A model from yy to xx scores the source given the hypothesis."""
     prefixes = [part for s in ("train", "valid", "test") for part in (f"--{s}pref", corpus / s)]
     there = tmp_path / "bin"
     fairseq("preprocess", "-s", "yy", "-t", "xx", *prefixes, "--destdir", there)
@@ -122,7 +124,7 @@ def cut(text):
 
 @pytest.fixture(scope="module")
 def language_model(corpus, tmp_path_factory):
-    """(data, checkpoint) of a language model of the target side."""
+    """(data, checkpoint) of a language model for the target language."""
     folder = tmp_path_factory.mktemp("lm")
     prefixes = [part for s in ("train", "valid") for part in (f"--{s}pref", corpus / f"{s}.yy")]
     fairseq("preprocess", "--only-source", *prefixes, "--destdir", folder / "bin")
@@ -150,21 +152,21 @@ def test_language_models(language_model, nbest, tmp_path, capsys, flags):
     assert found.scores == pytest.approx(expected, abs=1e-4)
 
 
-@pytest.mark.parametrize("kept", [15, 19])  # scores before the one that was cut off
+@pytest.mark.parametrize("kept", [15, 19])  # number of scores before the interruption
 def test_an_interrupted_call_is_continued(data, model, nbest, tmp_path, capsys, monkeypatch, kept):
     monkeypatch.setattr(score, "CHUNK", 10)
     whole = tmp_path / "whole"
     scored(capsys, nbest, whole, data, model)
     assert not (tmp_path / "whole.part").exists()
     lines = whole.read_text().splitlines()
-    lines[1] = "-77.0\t3"  # a mark that what is there is not computed again
+    lines[1] = "-77.0\t3"  # a false score, which shows that it is not computed again
     (tmp_path / "new.part").write_text("\n".join(lines[: 1 + kept]) + "\n-1.")
     found = scored(capsys, nbest, tmp_path / "new", data, model)
     assert (tmp_path / "new").read_text().splitlines() == lines
     assert found.scores[0] == -77
     command = ["score", nbest, "--data", data, "--path", model, "--output", whole]
     assert "has these scores already" in rerank(capsys, *command)
-    # another model's draft or output is not taken over
+    # partial or complete output of another model is not reused
     (tmp_path / "other.part").write_text("\n".join(['# {"model": "x"}', *lines[1:]]) + "\n")
     assert scored(capsys, nbest, tmp_path / "other", data, model).scores[0] != -77
 

@@ -1,4 +1,4 @@
-"""``run.json``, which a training leaves beside its checkpoints."""
+"""``run.json``, the record that a training writes beside its checkpoints."""
 
 import json
 import subprocess
@@ -10,8 +10,8 @@ from .programs import TRAIN, checkpoint, fairseq, train
 ARCH = "cas_lstm_tiny"
 
 
-def test_what_a_training_was(data, tmp_path):
-    """Its model, data and validations; a longer one goes on with the same record."""
+def test_record_of_a_training(data, tmp_path):
+    """It has the model, data and validations; a resumed training extends it."""
     assert not train(data, tmp_path, ARCH, epochs=2).records("error")
     first = json.loads((tmp_path / "run.json").read_text())
     assert f"fairseq-train {data} --cpu" in first["training"]
@@ -38,7 +38,7 @@ def test_what_a_training_was(data, tmp_path):
     assert second["seconds"] >= first["seconds"]
 
 
-def test_a_training_anew_does_not_keep_the_old_validations(data, tmp_path):
+def test_a_new_training_discards_old_validations(data, tmp_path):
     train(data, tmp_path, ARCH, epochs=3)
     for path in tmp_path.glob("*.pt"):
         path.unlink()
@@ -61,14 +61,14 @@ def test_large_data_has_no_checksum(data, tmp_path, monkeypatch):
     assert found == {"folder": str(data), "train": 60, "valid": 8}
 
 
-def test_nothing_is_written_where_nothing_is_saved(data, tmp_path):
+def test_no_record_with_no_save(data, tmp_path):
     options = ("--no-save", "--save-dir", tmp_path, "--arch", ARCH, "--max-epoch", 1)
     fairseq("train", data, *TRAIN, *options)
     assert not (tmp_path / "run.json").exists()
 
 
 def test_the_commit_of_a_checkout(tmp_path, monkeypatch):
-    """Not that of a repository that the installed package happens to lie in."""
+    """The commit of an unrelated repository around an installed package is not recorded."""
     import fairseq_casrnn
     from fairseq_casrnn.runs import environment
 
@@ -90,7 +90,7 @@ def test_the_commit_of_a_checkout(tmp_path, monkeypatch):
     version = fairseq_casrnn.__version__
     assert commit(package) == {"version": version, "commit": git("rev-parse", "HEAD")}
     assert commit(installed) == {"version": version}
-    (package / "new.py").write_text("")  # which may be anything
+    (package / "new.py").write_text("")  # an untracked file, which does not count as a modification
     assert "modified" not in commit(package)
     (package / "__init__.py").write_text("1")
     assert commit(package)["modified"] is True

@@ -1,4 +1,4 @@
-"""fairseq-train and fairseq-validate: every cell, options of training, records, interruptions."""
+"""fairseq-train and fairseq-validate: all cells, options of training, logs, interruptions."""
 
 import math
 import os
@@ -39,7 +39,7 @@ VALIDATE = ["--task", "translation", "--cpu", "--max-tokens", "60", "--log-forma
 
 @every_cell
 def test_every_cell_trains(trained, data, cell):
-    """Better on the validation set than a model that knows only the frequencies of the words."""
+    """Each has a lower validation loss than a unigram model."""
     done = fairseq("validate", data, *VALIDATE, "--path", trained(cell) / "checkpoint_last.pt")
     (record,) = done.records("valid_loss")
     state = checkpoint(trained(cell) / "checkpoint_last.pt")
@@ -48,7 +48,7 @@ def test_every_cell_trains(trained, data, cell):
     assert float(record["valid_loss"]) < 4.0
 
 
-def test_losses_fall(data, tmp_path):
+def test_training_loss_falls(data, tmp_path):
     done = train(data, tmp_path, "cas_lstm_tiny", epochs=6)
     losses = [float(record["train_loss"]) for record in done.records("train_loss")]
     assert len(losses) == 6
@@ -57,7 +57,7 @@ def test_losses_fall(data, tmp_path):
 
 @pytest.fixture
 def in_parts(data, tmp_path):
-    """The corpus with its training and validation sets once more as train1 and valid1."""
+    """The corpus with copies of its training and validation sets as train1 and valid1."""
     folder = shutil.copytree(data, tmp_path / "bin")
     for split in ("train", "valid"):
         for file in data.glob(f"{split}.*"):
@@ -68,14 +68,14 @@ def in_parts(data, tmp_path):
 @pytest.mark.sampled(every=2)
 @pytest.mark.parametrize(("options", "parts"), [([], 2), (["--upsample-primary", "3"], 4)])
 def test_training_data_in_parts(in_parts, tmp_path, options, parts):
-    """Each is read once, the first one as often as --upsample-primary says."""
+    """Each part is read once per epoch, and the first one --upsample-primary times."""
     options = ["--ignore-unused-valid-subsets", *options, "--batch-size", "4"]
     done = train(in_parts, tmp_path, "cas_lstm_tiny", *options, epochs=1)
     assert int(done.records("train_loss")[0]["train_num_updates"]) == 15 * parts
 
 
 def test_validation_data_in_parts(in_parts, data, tmp_path):
-    """The loss is that of all parts; the second one here has the sentences of the training."""
+    """With --combine-valid-subsets, the second part, here the training set, changes the loss."""
     for file in data.glob("train.*"):
         shutil.copy(file, in_parts / file.name.replace("train", "valid1", 1))
         (in_parts / file.name.replace("train", "train1", 1)).unlink()
@@ -88,7 +88,7 @@ def test_validation_data_in_parts(in_parts, data, tmp_path):
 
 
 def test_lengths_in_buckets(data, trained):
-    """More padding changes nothing."""
+    """The additional padding of --num-batch-buckets does not change the loss."""
     command = ["validate", data, *VALIDATE, "--path", trained("cas_lstm") / "checkpoint_last.pt"]
     plain, buckets = (
         fairseq(*command, *options).records("valid_loss")[0]["valid_loss"]
@@ -100,7 +100,7 @@ def test_lengths_in_buckets(data, trained):
 @pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("fed", [[], ["--no-input-feed"]])
 def test_guided_alignment(corpus, tmp_path, fed):
-    """The attention learns the alignment that is given: the last word comes first."""
+    """The attention learns the given alignment, in which the words are reversed."""
     for split in ("train", "valid"):
         lines = (corpus / f"{split}.xx").read_text().splitlines()
         counts = [len(line.split()) for line in lines]
@@ -134,8 +134,8 @@ def test_fused_criterion_trains_as_fairseqs(data, tmp_path, more):
 # --- annealing ---------------------------------------------------------------------------------
 
 
-def test_temperature_falls_with_the_epochs_and_survives(data, tmp_path):
-    """In the log, in the checkpoint, after a resume; down to the floor."""
+def test_temperature_is_annealed_logged_and_restored(data, tmp_path):
+    """It is logged, saved and restored, and does not fall below the floor."""
     options = ["--temperature", "0.8", "--temperature-decay", "0.5", "--temperature-floor", "0.15"]
     expected = {1: 0.8, 2: 0.4, 3: 0.2, 4: 0.15}
     done = train(data, tmp_path, "second_order_lstm_tiny", *options, epochs=3)
@@ -148,8 +148,8 @@ def test_temperature_falls_with_the_epochs_and_survives(data, tmp_path):
         assert buffers == pytest.approx([temperature] * 2)
 
 
-def test_a_longer_training_keeps_the_annealing_that_it_began_with(data, tmp_path):
-    """By default the last epoch is at the floor; what is trained further stays there."""
+def test_resuming_with_more_epochs_keeps_the_annealing(data, tmp_path):
+    """The default anneals to the floor in the last epoch; additional epochs stay at the floor."""
     done = train(data, tmp_path, "second_order_lstm_tiny", epochs=3)
     resumed = train(data, tmp_path, "second_order_lstm_tiny", epochs=5)
     logged = [r for d in (done, resumed) for r in d.records("train_temperature")]
@@ -158,8 +158,8 @@ def test_a_longer_training_keeps_the_annealing_that_it_began_with(data, tmp_path
 
 
 @pytest.mark.full
-def test_checkpoints_with_a_number_as_decay(trained, data, tmp_path):
-    """Of versions before, in which the default was 0.9: they translate, and go on as they began."""
+def test_checkpoints_with_a_numeric_decay(trained, data, tmp_path):
+    """Checkpoints of 0.1 store the decay as a number; they still translate and resume."""
     state = checkpoint(trained("second_order_lstm") / "checkpoint_last.pt")
     state["cfg"]["model"] |= {"temperature_decay": 0.9, "max_epoch": 10}
     del state["extra_state"]["annealing"]
@@ -182,7 +182,7 @@ def test_only_mixtures_log_a_temperature(data, tmp_path):
 
 
 class Interrupted(BaseException):
-    """Stands for a process that ends at once."""
+    """Stands for a process that is killed."""
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ class Interrupted(BaseException):
     ],
 )
 def test_resuming_in_the_middle_of_an_epoch_changes_nothing(data, tmp_path, arch, more):
-    """Bit for bit, dropout included, as fairseq's own lstm does: it seeds every update."""
+    """All weights agree bit for bit, with dropout, since fairseq seeds each update."""
     options = ["--save-interval-updates", "3", "--disable-validation", *more]
     if arch == "lstm":
         sizes = ("embed-dim", "hidden-size")
@@ -248,30 +248,31 @@ def test_resuming_a_killed_process_changes_nothing(data, tmp_path):
 # --- several batches, several processes --------------------------------------------------------
 
 
-def test_resuming_keeps_the_count_of_validations_without_gain(data, tmp_path):
-    """Early stopping, and the rate that falls on a plateau, come when they would have."""
+def test_resuming_keeps_the_patience_count(data, tmp_path):
+    """Early stopping and ReduceLROnPlateau act at the same epochs as without interruption."""
     options = ["--lr", "1e-12", "--patience", "4", "--lr-scheduler", "reduce_lr_on_plateau"]
     options += ["--lr-patience", "1", "--lr-threshold", "0.1", "--best-checkpoint-metric", "ppl"]
-    options += ["--no-epoch-checkpoints"]  # ppl is rounded to two digits, and so the same for ever
+    options += ["--no-epoch-checkpoints"]  # ppl is rounded to two digits, and so never improves
     train(data, tmp_path / "whole", "cas_lstm_tiny", *options, epochs=9)
-    for epochs in (2, 4, 9, 9):  # the last finds it stopped
+    for epochs in (2, 4, 9, 9):  # the last call finds that training has stopped
         done = train(data, tmp_path / "parts", "cas_lstm_tiny", *options, epochs=epochs)
     assert "raise --patience to continue" in done.log
     whole, parts = (
         checkpoint(tmp_path / name / "checkpoint_last.pt") for name in ("whole", "parts")
     )
-    assert whole["extra_state"]["train_iterator"]["epoch"] == 6  # the next one
+    assert whole["extra_state"]["train_iterator"]["epoch"] == 6  # the next epoch
     assert parts["extra_state"]["train_iterator"]["epoch"] == 6
     rates = [c["last_optimizer_state"]["param_groups"][0]["lr"] for c in (whole, parts)]
-    assert rates[0] == rates[1] == pytest.approx(1e-14)  # after two without gain, and two more
+    # two reductions, each after two validations without gain
+    assert rates[0] == rates[1] == pytest.approx(1e-14)
     train(data, tmp_path / "parts", "cas_lstm_tiny", *options, "--patience", "5", epochs=9)
     parts = checkpoint(tmp_path / "parts" / "checkpoint_last.pt")
     assert parts["extra_state"]["train_iterator"]["epoch"] == 7
 
 
 @pytest.mark.full
-def test_resuming_between_epochs_keeps_the_step_of_the_rate(data, tmp_path):
-    """On a plateau it falls after the epoch, when the epoch's checkpoint is already written."""
+def test_resuming_keeps_the_reduced_learning_rate(data, tmp_path):
+    """The rate falls after the epoch's checkpoint is written, and is restored nevertheless."""
     options = ["--lr-scheduler", "reduce_lr_on_plateau", "--lr-patience", "0"]
     options += ["--lr-threshold", "0.9", "--no-epoch-checkpoints"]  # no gain is ever enough
     train(data, tmp_path / "whole", "cas_lstm_tiny", *options, epochs=4)
@@ -280,36 +281,37 @@ def test_resuming_between_epochs_keeps_the_step_of_the_rate(data, tmp_path):
     last = [tmp_path / name / "checkpoint_last.pt" for name in ("whole", "parts")]
     assert_same_training(*last)
     (rate,) = {checkpoint(p)["last_optimizer_state"]["param_groups"][0]["lr"] for p in last}
-    assert rate == pytest.approx(0.01 * 0.1**2)  # after two and three epochs, and next after four
+    # reduced after epochs two and three; the next reduction is after epoch four
+    assert rate == pytest.approx(0.01 * 0.1**2)
 
 
 @pytest.mark.full
-def test_the_count_is_kept_under_python_m_too(data, tmp_path):
-    """As the recipes start fairseq, whose functions are those of __main__ then."""
+def test_patience_count_with_python_m(data, tmp_path):
+    """The recipes start fairseq in this way, which puts its functions in the module __main__."""
     options = [*TRAIN, "--lr", "1e-12", "--patience", "2", "--best-checkpoint-metric", "ppl"]
     options += ["--arch", "cas_lstm_tiny", "--save-dir", tmp_path, "--user-dir", USER_DIR]
     for epochs in (2, 9):
         command = [sys.executable, "-m", "fairseq_cli.train", data, *options]
         done = run(*command, "--max-epoch", epochs)
         assert done.returncode == 0, done.stderr
-        assert "Warning" not in done.stderr  # which nobody could do anything about
+        assert "Warning" not in done.stderr  # such as fairseq's own, which users cannot fix
     state = checkpoint(tmp_path / "checkpoint_last.pt")
     assert state["extra_state"]["early_stopping"]["num_runs"] == 2
-    assert state["extra_state"]["train_iterator"]["epoch"] == 4  # the next one
+    assert state["extra_state"]["train_iterator"]["epoch"] == 4  # the next epoch
 
 
-def test_a_training_does_not_know_the_best_score_of_the_one_before(data, tmp_path):
-    """In the same process, as in a sweep of ``fairseq-hydra-train``."""
+def test_trainings_in_one_process_have_separate_best_scores(data, tmp_path):
+    """The best score is not kept in the process, as in a sweep of fairseq-hydra-train."""
     train(data, tmp_path / "first", "cas_lstm_tiny", "--patience", "1", epochs=2)
     train(data, tmp_path / "second", "cas_lstm_tiny", "--patience", "1", "--lr", "1e-6", epochs=2)
     states = [checkpoint(tmp_path / name / "checkpoint_best.pt") for name in ("first", "second")]
     best = [state["extra_state"]["best"] for state in states]
     assert best[0] < best[1] - 0.01
-    assert states[1]["extra_state"]["train_iterator"]["epoch"] == 3  # both epochs were an advance
+    assert states[1]["extra_state"]["train_iterator"]["epoch"] == 3  # both epochs improved
 
 
-def test_nothing_is_counted_before_the_first_success(monkeypatch):
-    """A metric that rises is 0 for some epochs; afterwards 0 counts as any other value."""
+def test_patience_starts_at_the_first_nonzero_score(monkeypatch):
+    """BLEU is 0 in the first epochs, which does not count towards --patience; later it does."""
     stop = fairseq_train.should_stop_early
     for name in ("best", "num_runs"):
         monkeypatch.setattr(stop, name, None, raising=False)
@@ -324,7 +326,7 @@ def test_nothing_is_counted_before_the_first_success(monkeypatch):
     assert [stop(cfg, 0.0) for _ in range(3)] == [False, False, True]
 
 
-def test_the_rate_does_not_fall_before_the_first_success():
+def test_plateau_starts_at_the_first_nonzero_score():
     def rates(mode, *values):
         weights = torch.optim.SGD([torch.zeros(1)], lr=1.0)
         plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(weights, mode, factor=0.1, patience=0)
@@ -337,7 +339,7 @@ def test_the_rate_does_not_fall_before_the_first_success():
     assert rates("min", 0.0, 0.0, 0.0) == pytest.approx([1, 0.1, 0.01])
 
 
-def test_empty_translations_have_a_bleu():
+def test_empty_translations_have_bleu_zero():
     for asked, found, metric in ((True, 0.0, "bleu"), (False, None, "loss")):
         cfg = OmegaConf.create({"checkpoint": {"best_checkpoint_metric": metric}})
         task = SimpleNamespace(cfg=SimpleNamespace(eval_bleu=asked))
@@ -349,7 +351,7 @@ def test_empty_translations_have_a_bleu():
 
 
 def test_update_freq(data, tmp_path):
-    """Two batches an update: half the updates, and the gradients are summed."""
+    """Two batches per update halve the number of updates, and their gradients are summed."""
     whole = train(data, tmp_path / "1", "cas_lstm_tiny", epochs=1)
     pairs = train(data, tmp_path / "2", "cas_lstm_tiny", "--update-freq", "2", epochs=1)
     updates = [
@@ -361,7 +363,7 @@ def test_update_freq(data, tmp_path):
 
 
 def parallel_processes(data, folder, options):
-    """fairseq-train in two processes on the CPU."""
+    """Run fairseq-train in two processes on the CPU."""
     parallel = {
         "world-size": 2,
         "backend": "gloo",
@@ -383,7 +385,7 @@ def parallel_processes(data, folder, options):
 
 @pytest.mark.full
 def test_two_processes_equal_two_batches_an_update(data, trained, tmp_path):
-    """Without what makes much of rounding: Adam of a gradient, a low temperature of a score."""
+    """It uses SGD and a mild temperature, since Adam and low temperatures amplify rounding."""
     start = trained("second_order_lstm") / "checkpoint_last.pt"
     options = ["--optimizer", "sgd", "--lr", "0.5", "--dropout", "0", "--max-epoch", "2"]
     options += ["--temperature-decay", "0.9"]
@@ -421,7 +423,7 @@ def scalars(folder):
 def test_tensorboard(data, tmp_path):
     logs = tmp_path / "logs"
     done = train(data, tmp_path, "second_order_lstm_tiny", "--tensorboard-logdir", logs)
-    progress_bar._close_writers()  # as at a program's end
+    progress_bar._close_writers()  # as happens when a program ends
     progress_bar._tensorboard_writers.clear()
     records = done.records("train_loss")
     train_log, valid_log = scalars(logs / "train"), scalars(logs / "valid")
@@ -435,7 +437,7 @@ def test_tensorboard(data, tmp_path):
 
 @pytest.mark.full
 def test_bleu_while_training(data, tmp_path):
-    """As fairseq-generate computes it, of the greedy translations."""
+    """It is the BLEU of greedy translations, as computed by fairseq-generate."""
     options = ["--eval-bleu", "--eval-bleu-args", '{"beam": 1, "max_len_b": 12}']
     options += ["--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric"]
     options += ["--eval-tokenized-bleu", "--lr", "0.02"]
@@ -463,7 +465,7 @@ def test_adaptive_softmax(data, tmp_path):
     assert len(generate(data, path, "--beam", "3").lines("H")) == 9
 
 
-def test_checkpoints_load_with_safe_loading_and_nothing_else(trained):
+def test_checkpoints_load_safely(trained):
     with suppress(AttributeError):
         torch.serialization.clear_safe_globals()
     try:

@@ -1,4 +1,4 @@
-"""Models on dictionaries of the same size with the same words in another order."""
+"""Models with dictionaries that have the same words in another order."""
 
 import shutil
 from pathlib import Path
@@ -24,7 +24,7 @@ def reverse_lines(source: Path, target: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def reordered(corpus, data, tmp_path_factory) -> Path:
-    """The corpus with both dictionaries reversed."""
+    """The corpus, binarised with both dictionaries reversed."""
     folder = tmp_path_factory.mktemp("reordered")
     options = []
     for side, option in (("xx", "--srcdict"), ("yy", "--tgtdict")):
@@ -37,7 +37,7 @@ def reordered(corpus, data, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def language_model(corpus, tmp_path_factory):
-    """``language_model(dictionary)``: data and checkpoint of one of the target language."""
+    """``language_model(dictionary)`` returns data and checkpoint for the target language."""
 
     def make(dictionary: Path) -> tuple[Path, Path]:
         folder = tmp_path_factory.mktemp("language-model")
@@ -57,13 +57,13 @@ def fitting(language_model, data):
 
 
 @pytest.fixture(scope="module")
-def unfit(language_model, reordered):
+def unfitting(language_model, reordered):
     return language_model(reordered / "dict.yy.txt")
 
 
 @pytest.fixture
 def beside(data, trained, tmp_path):
-    """``beside(model, dictionary)``: translation with that language model and ``dict.txt``."""
+    """``beside(model, dictionary)`` translates with that language model and ``dict.txt``."""
 
     def run(path: Path, dictionary: Path | None, weight: str = "0.5"):
         folder = shutil.copytree(data, tmp_path / "bin")
@@ -76,7 +76,7 @@ def beside(data, trained, tmp_path):
 
 
 def test_language_model_of_the_target_dictionary(data, trained, fitting, beside):
-    """The scores are those of both models."""
+    """Each word's score is the weighted sum of both models' scores."""
     done = beside(fitting[1], data / "dict.yy.txt")
     translation = Model(trained("cas_lstm") / "checkpoint_last.pt")
     (lm,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(fitting[1])])
@@ -99,9 +99,9 @@ def test_warning_of_a_weight_of_zero(data, fitting, beside, weight):
     assert ("--lm-weight is 0" in done.log) == (weight == "0")
 
 
-def test_language_model_with_its_own_dictionary(unfit, beside):
+def test_language_model_with_its_own_dictionary(unfitting, beside):
     with pytest.raises(UserError, match="of --lm-path differs from the target dictionary"):
-        beside(unfit[1], unfit[0] / "dict.txt")
+        beside(unfitting[1], unfitting[0] / "dict.txt")
 
 
 def test_language_model_of_another_size(data, language_model, beside, tmp_path):
@@ -113,20 +113,20 @@ def test_language_model_of_another_size(data, language_model, beside, tmp_path):
 
 
 @pytest.mark.parametrize("copied", [True, False])
-def test_language_model_with_the_dictionary_of_the_data(data, unfit, beside, copied):
+def test_language_model_beside_another_dictionary(data, unfitting, beside, copied):
     with pytest.raises((UserError, FileNotFoundError)) as caught:
-        beside(unfit[1], data / "dict.yy.txt" if copied else None)
+        beside(unfitting[1], data / "dict.yy.txt" if copied else None)
     sentence = explain(caught.value)
     if copied:
         assert sentence.startswith(
-            f"--lm-path {unfit[1]} was trained with another dictionary than "
+            f"--lm-path {unfitting[1]} was trained with another dictionary than "
         )
     else:
-        assert f"dict.txt of --lm-path {unfit[1]} does not exist; " in sentence
+        assert f"dict.txt of --lm-path {unfitting[1]} does not exist; " in sentence
     assert "/bin/dict.yy.txt (fairseq-preprocess --only-source --srcdict " in sentence
 
 
-def test_other_models_for_a_language_model(data, trained, beside):
+def test_lm_path_of_another_kind_of_model(data, trained, beside):
     path = trained("cas_lstm") / "checkpoint_last.pt"
     with pytest.raises(UserError, match="the model of --lm-path is a CasLstmModel, not a language"):
         beside(path, data / "dict.yy.txt")
@@ -147,14 +147,14 @@ def test_language_model_that_reads_bos_first(fitting):
         ("interactive", [], "fairseq-interactive ignores --lm-path"),
     ],
 )
-def test_language_model_that_would_not_be_used(data, program, options, sentence):
+def test_options_that_ignore_lm_path(data, program, options, sentence):
     with pytest.raises(UserError, match=sentence):
         fairseq(program, data, "--path", "model.pt", "--lm-path", "lm.pt", *options)
 
 
 @pytest.mark.full
-def test_several_languages(data, reordered, tmp_path):
-    """A task of fairseq's with dictionaries of its own making."""
+def test_multilingual_task(data, reordered, tmp_path):
+    """fairseq's task translation_multi_simple_epoch creates its dictionaries itself."""
 
     def refused():
         return pytest.raises(UserError, match=r"dict\.xx\.txt of .* is not the dictionary that")
@@ -174,7 +174,7 @@ def test_several_languages(data, reordered, tmp_path):
 
 
 def test_models_of_different_dictionaries(data, reordered, trained, tmp_path):
-    """Loaded each with its own task, from Python."""
+    """Each model is loaded in Python with its own task."""
     paths = [trained("cas_lstm") / "checkpoint_last.pt", tmp_path / "checkpoint_last.pt"]
     train(reordered, tmp_path, "cas_lstm_tiny", epochs=1)
     one, other = (checkpoint_utils.load_model_ensemble_and_task([str(path)]) for path in paths)

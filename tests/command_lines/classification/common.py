@@ -1,4 +1,4 @@
-"""Corpora and trainings of the smallest classifiers."""
+"""Corpora for the smallest classifiers, and trainings of them."""
 
 from labelled_corpora import sentences
 

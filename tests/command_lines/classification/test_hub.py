@@ -1,4 +1,4 @@
-"""Sentence classifiers from Python."""
+"""``from_pretrained`` of sentence classifiers."""
 
 import copy
 import pickle
@@ -23,7 +23,7 @@ pytestmark = [  # fairseq's own
 
 @pytest.fixture(scope="module")
 def hub(trained, data, tmp_path_factory):
-    """A folder as one would hand it on: the checkpoint and the dictionaries."""
+    """A folder as one would distribute it: the checkpoint and the dictionaries."""
     folder = tmp_path_factory.mktemp("model")
     shutil.copy(trained / "checkpoint_best.pt", folder / "model.pt")
     for part in ("input0", "label"):
@@ -33,22 +33,22 @@ def hub(trained, data, tmp_path_factory):
 
 
 @pytest.mark.parametrize("sentences", ["a good film", [5], [None], [("a", "b")], [("a", 5)]])
-def test_what_are_no_sentences(hub, sentences):
+def test_wrong_types_of_sentences(hub, sentences):
     with pytest.raises(UserError):
         hub.predict(sentences)
     with pytest.raises(UserError):
         hub.encode(sentences)
 
 
-def test_copies_answer_the_same(hub):
+def test_copies_give_the_same_answers(hub):
     expected = hub.probabilities(LINES)
     for copied in (copy.deepcopy(hub), pickle.loads(pickle.dumps(hub))):
         assert copied.probabilities(LINES).equal(expected)
         assert copied.classes == hub.classes
 
 
-def test_vectors_for_words_that_training_lacks(hub, tmp_path):
-    """They count as a word of the training with that vector; its own are not looked up."""
+def test_vectors_for_unknown_words(hub, tmp_path):
+    """Words of the training keep their trained embedding; only other words get these vectors."""
     first, second = (hub.task.dictionary[index] for index in (5, 6))
     weight = hub.model.encoder.embed_tokens.weight.detach().clone()
     size = weight.size(1)
@@ -114,7 +114,7 @@ def test_raw_text_is_split_as_in_training(hub):
     assert words == ["it", "'s", "good", "</s>"]
 
 
-def test_wrong_questions(hub):
+def test_wrong_arguments(hub):
     with pytest.raises(UserError, match=r"takes single sentences, not \('a', 'b'\)"):
         hub.predict([("a", "b")])
     of_pairs = SimpleNamespace(task=SimpleNamespace(pairs=True))
@@ -124,8 +124,8 @@ def test_wrong_questions(hub):
         hub.encode([("a", "b")])
 
 
-def test_options_that_are_none(trained):
-    """Else a slip of the pen would go on with the model as it was."""
+def test_unknown_options_are_refused(trained):
+    """A misspelt option would otherwise be ignored without notice."""
     load = MODEL_REGISTRY["cas_lstm_sentence_encoder"].from_pretrained
     with pytest.raises(UserError, match="truncat is not an option of this model or its task"):
         load(str(trained), truncat=4)
@@ -136,7 +136,7 @@ def test_options_that_are_none(trained):
         load(str(trained)).predict(["a"], batch_size=0)
 
 
-def test_an_option_that_came_after_the_checkpoint(trained, data, tmp_path):
+def test_a_checkpoint_from_before_an_option(trained, data, tmp_path):
     state = torch.load(trained / "checkpoint_best.pt", weights_only=False)
     del state["cfg"]["task"]["raw_tokenizer"]
     torch.save(state, tmp_path / "model.pt")
@@ -156,7 +156,7 @@ def test_loaded_as_another_kind(trained, data, arch, what):
 
 
 def test_a_packed_model_of_another_kind_is_named(trained, tmp_path):
-    """The file that was given, not the folder where it is unpacked."""
+    """The message names the packed file, not the temporary folder in which it was unpacked."""
     file = tmp_path / "x.casrnn"
     assert cli.main(["pack", str(trained), "--output", str(file)]) == 0
     with pytest.raises(UserError, match=f"in {file} is of a CasLstmSentenceEncoder, not of a tr"):
@@ -166,6 +166,6 @@ def test_a_packed_model_of_another_kind_is_named(trained, tmp_path):
 def test_a_folder_without_dictionaries(trained, tmp_path):
     shutil.copy(trained / "checkpoint_best.pt", tmp_path / "model.pt")
     model = MODEL_REGISTRY["cas_lstm_sentence_encoder"]
-    assert model.from_pretrained(str(tmp_path)).classes  # those it was trained with
+    assert model.from_pretrained(str(tmp_path)).classes  # the classes of the training
     with pytest.raises(UserError, match=r"input0/dict.txt, label/dict.txt not found in /nowhere"):
         model.from_pretrained(str(tmp_path), data_name_or_path="/nowhere")

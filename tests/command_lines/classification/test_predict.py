@@ -23,7 +23,7 @@ pytestmark = [  # fairseq's own
 
 
 def predict(capsys, *args, stdin=None, monkeypatch=None, status=0):
-    """Standard output's lines, or the error."""
+    """Run ``casrnn predict``; return the lines of standard output, or the error message."""
     if stdin is not None:
         reader = SimpleNamespace(buffer=io.BytesIO(stdin), isatty=lambda: False)
         monkeypatch.setattr(sys, "stdin", reader)
@@ -46,14 +46,15 @@ def test_predict(trained, capsys, tmp_path, monkeypatch):
         capsys, "--path", trained, "--batch-size", 2, stdin=text.encode(), monkeypatch=monkeypatch
     )
     assert piped == answers
-    (tmp_path / "input").write_text(text, encoding="utf-8-sig")  # Windows' mark at the start
+    # a byte order mark, as Windows writes it
+    (tmp_path / "input").write_text(text, encoding="utf-8-sig")
     assert predict(capsys, "--path", path, "--input", tmp_path / "input") == answers
     every = predict(capsys, "--path", path, "--input", tmp_path / "input", "--all")
     assert all(row.count("\t") == 1 and "negative:" in row for row in every)
 
 
 def test_json(trained, capsys, tmp_path):
-    """The text as it was given, and the numbers of the other format."""
+    """The JSON has the text as it was given, and the same numbers as the tabular format."""
     (tmp_path / "input").write_text('Ein *Film*:  gut,\t"ja"\n\n', encoding="utf-8")
     command = ("--path", trained, "--input", tmp_path / "input")
     first, empty = map(json.loads, predict(capsys, *command, "--format", "json"))
@@ -72,13 +73,13 @@ def test_json(trained, capsys, tmp_path):
     assert first["label"] == label
 
 
-def test_json_of_a_pair():
+def test_json_of_pairs():
     found = json.loads(predicting.as_json(("a", "ä"), [0.25, 0.75], ["no", "yes"], False))
     assert found == {"text": "a", "pair": "ä", "label": "yes", "probability": 0.75}
 
 
-def test_a_line_that_is_one_unknown_word(trained, capsys, tmp_path):
-    """It is said once; not of several words, or one that is known."""
+def test_warning_of_a_line_of_one_unknown_word(trained, capsys, tmp_path):
+    """A warning says so once, but not for several words, or for a word that is known."""
     (tmp_path / "input").write_text("film\n好电影\n\n坏电影\n", encoding="utf-8")
     assert cli.main(["predict", "--path", str(trained), "--input", str(tmp_path / "input")]) == 0
     captured = capsys.readouterr()
@@ -106,7 +107,7 @@ def test_vectors_for_unknown_words(trained, capsys, tmp_path):
 
 
 def test_a_packed_model(trained, capsys, tmp_path, monkeypatch):
-    """With nothing beside it, and from Python; how text is split is in the checkpoint."""
+    """It needs no other files, since it includes the tokenizer's name, and also loads in Python."""
     (tmp_path / "input").write_text("".join(line + "\n" for line in LINES))
     expected = predict(capsys, "--path", trained, "--input", tmp_path / "input")
     model = tmp_path / "model.casrnn"
@@ -120,8 +121,8 @@ def test_a_packed_model(trained, capsys, tmp_path, monkeypatch):
     assert "--tokenizer and --bpe-codes are for translation models; dr" in capsys.readouterr().err
 
 
-def test_answers_are_in_utf8(trained, tmp_path, monkeypatch):
-    """As the labels are, whatever the locale."""
+def test_output_is_utf8(trained, tmp_path, monkeypatch):
+    """The encoding does not depend on the locale."""
     (tmp_path / "input").write_text("good\n")
     monkeypatch.setattr(predicting, "format_prediction", lambda *_: "schön")
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
@@ -176,7 +177,7 @@ def test_wrong_input_of_predict(trained, capsys, tmp_path, monkeypatch):
     assert "standard input is closed; name a file" in predict(capsys, "--path", trained, status=2)
 
 
-def test_a_model_that_has_diverged(trained, capsys, tmp_path, monkeypatch):
+def test_a_model_with_nan_weights(trained, capsys, tmp_path, monkeypatch):
     state = torch.load(trained / "checkpoint_best.pt", weights_only=False)
     state["model"]["encoder.embed_tokens.weight"].fill_(float("nan"))
     torch.save(state, tmp_path / "model.pt")
@@ -188,8 +189,8 @@ def test_a_model_that_has_diverged(trained, capsys, tmp_path, monkeypatch):
         MODEL_REGISTRY["cas_lstm_sentence_encoder"].from_pretrained(str(path))
 
 
-def test_a_terminal_is_answered_line_by_line(trained, capsys, monkeypatch):
-    """The second line is read when the first has its answer."""
+def test_terminal_input_is_answered_line_by_line(trained, capsys, monkeypatch):
+    """The second line is only read when the first has been answered."""
     heard = []
 
     class Typed(io.BytesIO):
@@ -205,8 +206,8 @@ def test_a_terminal_is_answered_line_by_line(trained, capsys, monkeypatch):
 
 
 @pytest.mark.full
-def test_reader_of_the_answers_that_stops(trained, tmp_path):
-    (tmp_path / "input").write_text("good\n" * 20000)  # more answers than a pipe holds
+def test_output_to_a_closed_pipe(trained, tmp_path):
+    (tmp_path / "input").write_text("good\n" * 20000)  # more answers than a pipe's buffer holds
     program = "import sys; from fairseq_casrnn.cli import main; sys.exit(main())"
     command = [sys.executable, "-c", program, "predict", "--path", str(trained)]
     command += ["--input", str(tmp_path / "input")]

@@ -1,4 +1,4 @@
-"""Sentence classification by fairseq's command lines."""
+"""Sentence classification with fairseq's command-line programs."""
 
 import contextlib
 import json
@@ -26,7 +26,7 @@ pytestmark = [  # fairseq's own
 ]
 
 
-def test_learns_and_keeps_the_confusion_matrix(trained, data):
+def test_training_learns_and_records_the_confusion_matrix(trained, data):
     result = json.loads((trained / "validation.json").read_text())
     assert result["accuracy"] > 90
     assert result["sentences"] == 10
@@ -41,7 +41,7 @@ def test_learns_and_keeps_the_confusion_matrix(trained, data):
 
 
 def test_validate(trained, data):
-    """fairseq-validate finds the accuracy that training logged."""
+    """fairseq-validate finds the same accuracy as the training logged."""
     done = fairseq(
         "validate", data, "--task", "sentence_classification", "--path",
         trained / "checkpoint_best.pt", "--cpu", "--batch-size", 4, "--num-workers", 0,
@@ -59,14 +59,14 @@ def test_early_stopping_on_accuracy(data, tmp_path):
     assert extra["train_iterator"]["epoch"] < 20
 
 
-def test_a_metric_that_is_not_computed(data, tmp_path):
+def test_unknown_best_checkpoint_metric(data, tmp_path):
     message = r"gives no 'f2', which --best-checkpoint-metric asks for"
     with pytest.raises(UserError, match=message), explained():
         train(data, tmp_path, "cas_lstm", 1, "--best-checkpoint-metric", "f2")
 
 
 def test_resumed_training_is_the_uninterrupted_one(data, tmp_path):
-    """Also with a fresh mix in each epoch."""
+    """This also holds where --mix draws other sentences in each epoch."""
     mix = ["--mix", f"{data}:0.3"]
     train(data, tmp_path / "whole", "cas_lstm", 3, *mix)
     for epochs in (1, 3):
@@ -79,8 +79,8 @@ def test_resumed_training_is_the_uninterrupted_one(data, tmp_path):
 
 
 @pytest.mark.full
-def test_training_seconds_are_those_of_all_sessions(data, tmp_path):
-    """A session that was killed has left no line on how long it was."""
+def test_training_seconds_sum_over_interruptions(data, tmp_path):
+    """They are read from the checkpoint, since a killed training logs no duration."""
     run = tmp_path / "cnn" / "seed1"
     train(data, run, "cnn", 1)
     first = training_seconds(run)
@@ -92,7 +92,7 @@ def test_training_seconds_are_those_of_all_sessions(data, tmp_path):
     assert 1000 < training_seconds(run) < 1000 + 100
 
 
-def test_best_checkpoints_are_those_of_the_highest_accuracy(data, tmp_path):
+def test_best_checkpoints_have_the_highest_accuracy(data, tmp_path):
     train(data, tmp_path, "cas_lstm", 5, "--keep-best-checkpoints", 3)
     kept = {float(path.stem.rpartition("_")[2]): path for path in tmp_path.glob("*.best_*")}
     assert len(kept) > 1
@@ -101,8 +101,8 @@ def test_best_checkpoints_are_those_of_the_highest_accuracy(data, tmp_path):
     assert all(tensor.equal(averaged["model"][name]) for name, tensor in best["model"].items())
 
 
-def test_the_training_set_is_classified_as_it_stands(data, tmp_path):
-    """All of it and nothing mixed in, in its order."""
+def test_evaluation_of_the_training_set(data, tmp_path):
+    """The evaluation reads the training set in its order, without the mixed-in corpus."""
     options = ["--mix", f"{data}:0.3", "--forget-singletons", 0.9]
     train(data, tmp_path, "cas_lstm", 1, *options)
     found, again = (
@@ -120,7 +120,8 @@ def test_mixing_in_another_corpus(data, tmp_path, tmp_path_factory):
     raw = other / "raw"
     write_mr(raw, 30)
     with open(raw / "rt-polarity.neg", "ab") as file:
-        file.write(b"wholly unheard words\n" * 3)  # shifts the dictionary
+        # gives the words of the other corpus other indices
+        file.write(b"wholly unheard words\n" * 3)
     extra = prepare(mr, raw, other)
     done = train(data, tmp_path, "cas_lstm", 1, "--mix", f"{extra}:0.25")
     assert f"mixing in 12 of 49 sentences of {extra}" in done.log
@@ -136,7 +137,7 @@ def test_pairs_are_not_mixed_with_single_sentences(data, pair_data, tmp_path):
         train(pair_data, tmp_path, "cas_lstm", 1, "--mix", f"{tmp_path / 'nowhere'}:0.5")
 
 
-def test_an_unknown_class_in_the_mix(data, tmp_path):
+def test_an_unknown_class_in_the_mixed_in_corpus(data, tmp_path):
     extra = prepare(trec, write_trec(tmp_path / "raw"), tmp_path / "trec", "--valid-size", 9)
     with pytest.raises(UserError, match=r"sentence 1 \(NUM\): its label is not one of"):
         train(data, tmp_path / "run", "cas_lstm", 1, "--mix", f"{extra}:0.5")
@@ -151,13 +152,13 @@ def test_a_validation_sentence_that_is_too_long(data, tmp_path):
 
 @pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("mix", ["nowhere", "x:0", "x:1.5", ":0.5"])
-def test_malformed_mix(data, tmp_path, mix):
+def test_malformed_mix_option(data, tmp_path, mix):
     with pytest.raises(UserError, match="--mix is"):
         train(data, tmp_path, "cas_lstm", 1, "--mix", mix)
 
 
-def test_what_is_not_for_a_classifier(data, trained, tmp_path):
-    """Generating text, and fairseq's own task on the same folder."""
+def test_programs_that_do_not_support_classifiers(data, trained, tmp_path):
+    """fairseq-generate and fairseq's own classification task refuse it with a message."""
     where = ("--path", trained / "checkpoint_best.pt", "--task", "sentence_classification")
     with pytest.raises(UserError, match="a sentence classifier generates no text; use casrnn pred"):
         fairseq("generate", data, *where, "--cpu")
@@ -171,8 +172,8 @@ def test_what_is_not_for_a_classifier(data, trained, tmp_path):
     ("part", "message"),
     [("label", "lists the classes in another order"), ("input0", "is not the dictionary that the")],
 )
-def test_training_goes_on_with_its_own_data_only(data, trained, tmp_path, part, message):
-    """The numbers of words and classes would mean others; classes may where weights start anew."""
+def test_resuming_with_other_data_is_refused(data, trained, tmp_path, part, message):
+    """Indices would mean other words or classes. With new weights, other classes are fine."""
     other = shutil.copytree(data, tmp_path / "other")
     lines = (other / part / "dict.txt").read_text().splitlines()
     (other / part / "dict.txt").write_text("\n".join([*lines[1:], lines[0]]) + "\n")
@@ -191,8 +192,8 @@ def test_training_goes_on_with_its_own_data_only(data, trained, tmp_path, part, 
     ("option", "value", "before"),
     [("--pooling", "mean", "max"), ("--mlp-activation", "tanh", "relu"), ("--lam", "0.25", "0.5")],
 )
-def test_the_same_weights_are_not_another_model(trained, data, tmp_path, option, value, before):
-    """fairseq goes on where they fit; another start may have them."""
+def test_resuming_with_another_function_is_refused(trained, data, tmp_path, option, value, before):
+    """fairseq loads weights wherever their shapes fit; a new training may start from them."""
     run = shutil.copytree(trained, tmp_path / "run")
     message = f"training to be resumed has {option} {before}, not {option} {value}; give it"
     with pytest.raises(UserError, match=message):

@@ -1,4 +1,4 @@
-"""Corpora and trainings of the smallest taggers."""
+"""Corpora for the smallest taggers, and trainings of them."""
 
 from tagged_corpora import write_conll03
 

@@ -1,4 +1,4 @@
-"""``casrnn tag``, and taggers from Python."""
+"""``casrnn tag``, and ``from_pretrained`` of taggers."""
 
 import copy
 import io
@@ -28,7 +28,7 @@ WORDS = [["Clara", "Schmidt", "saw", "Rome", ",", "in", "1998", "."], [], ["the"
 
 @pytest.fixture(scope="module")
 def hub(trained, data, tmp_path_factory):
-    """A folder as one would hand it on: the checkpoint and the dictionaries."""
+    """A folder as one would distribute it: the checkpoint and the dictionaries."""
     folder = tmp_path_factory.mktemp("model")
     shutil.copy(trained / "checkpoint_best.pt", folder / "model.pt")
     for part in ("input0", "label", "spelling"):
@@ -38,13 +38,13 @@ def hub(trained, data, tmp_path_factory):
 
 
 @pytest.mark.full
-def test_copies_answer_the_same(hub):
+def test_copies_give_the_same_answers(hub):
     for copied in (copy.deepcopy(hub), pickle.loads(pickle.dumps(hub))):
         assert copied.tag(LINES) == hub.tag(LINES)
 
 
 def tag(capsys, *args, stdin=None, monkeypatch=None, status=0):
-    """Standard output, or the error."""
+    """Run ``casrnn tag``; return standard output, or the error message."""
     if stdin is not None:
         reader = SimpleNamespace(buffer=io.BytesIO(stdin), isatty=lambda: False)
         monkeypatch.setattr(sys, "stdin", reader)
@@ -82,7 +82,7 @@ def test_tag(trained, hub, capsys, tmp_path, monkeypatch):
 
 
 def test_json(trained, hub, capsys, tmp_path):
-    """Places are those of the line, whatever white space it has; as from Python."""
+    """Offsets count the characters of the line as given, and are the same from Python."""
     text = ["Clara  Schmidt saw\tRome, in 1998.", "", "the town"]
     (tmp_path / "input").write_text("".join(line + "\n" for line in text))
     printed = tag(capsys, "--path", trained, "--input", tmp_path / "input", "--format", "json")
@@ -99,7 +99,7 @@ def test_json(trained, hub, capsys, tmp_path):
     assert found[1] == {"text": "", "words": [], "spans": []}
 
 
-def test_a_span_is_as_probable_as_its_least_probable_word(hub):
+def test_probability_of_a_span_is_that_of_its_least_probable_word(hub):
     words = [TaggedWord("New", "B-LOC", 0.9, 3, 6), TaggedWord("York", "E-LOC", 0.5, 8, 12),
              TaggedWord(".", "O", 0.1, 12, 13)]  # fmt: skip
     assert hub.spans_of(words, "in New  York.") == [Span("LOC", 3, 12, "New  York", 0.5)]
@@ -117,7 +117,7 @@ def test_spans(trained, hub, capsys, tmp_path):
 
 
 def test_probabilities_are_marginals(hub):
-    """They sum to 1 over the tags, and padding does not show."""
+    """They sum to 1 over the tags, and do not depend on padding."""
     together = hub.annotate(LINES)
     for line, words in zip(LINES, together, strict=True):
         (alone,) = hub.annotate([line])
@@ -153,8 +153,8 @@ def test_input_in_columns(text, trained, hub, capsys, monkeypatch):
     )
 
 
-def test_lines_of_spans_in_columns(trained, capsys, monkeypatch):
-    """That of the sentence's first word, after comments."""
+def test_line_numbers_of_spans_in_columns(trained, capsys, monkeypatch):
+    """The line number of a span is that of its sentence's first word; comment lines count."""
     text = "# a\n# b\nClara\tX\nSchmidt\tX\nsaw\tX\nRome\tX\n\n-DOCSTART-\tX\n\n"
     options = ("--path", trained, "--input-format", "columns", "--format", "spans")
     twice = text + text.replace("Clara", "the").replace("Schmidt", "town")
@@ -164,7 +164,7 @@ def test_lines_of_spans_in_columns(trained, capsys, monkeypatch):
     assert "3" in lines
 
 
-def test_options_that_do_not_go_together(trained, capsys, tmp_path):
+def test_incompatible_options(trained, capsys, tmp_path):
     (tmp_path / "input").write_text("# x\nRome\tNNP\n\tNNP\n")
     columns = ("--input-format", "columns")
     for options, message in (
@@ -183,7 +183,7 @@ def test_options_that_do_not_go_together(trained, capsys, tmp_path):
         assert error.count("\n") == 1
 
 
-def test_spans_of_parts_of_speech(hub):
+def test_spans_of_a_part_of_speech_tagger(hub):
     other = copy.copy(hub)
     other.task = SimpleNamespace(are_spans=False)
     with pytest.raises(UserError, match="mark no spans; ask for the words' tags"):
@@ -191,7 +191,7 @@ def test_spans_of_parts_of_speech(hub):
 
 
 def test_a_program_that_waits_for_each_answer(trained):
-    """Through a pipe; and what fairseq and NLTK import in vain is left out."""
+    """It gets them through a pipe, without warnings of what fairseq and NLTK fail to import."""
     code = (
         "import sys; from fairseq_casrnn import cli\n"
         "assert cli.main(sys.argv[1:]) == 0\n"
@@ -208,8 +208,8 @@ def test_a_program_that_waits_for_each_answer(trained):
         assert program.returncode == 0
 
 
-def test_tags_keep_to_their_scheme(hub):
-    """Also where the transitions that training has learnt would break it."""
+def test_tags_obey_their_scheme(hub):
+    """They do even if the trained transitions favour tags that violate the scheme."""
     free = copy.deepcopy(hub)
     classes = free.classes
     with torch.no_grad():
@@ -227,7 +227,7 @@ def test_tags_keep_to_their_scheme(hub):
 
 @pytest.mark.full
 def test_a_packed_model(trained, hub, capsys, tmp_path):
-    """With the characters of the words."""
+    """The packed file includes the dictionary of characters."""
     model = tmp_path / "model.casrnn"
     assert cli.main(["pack", str(trained), "--output", str(model)]) == 0
     packed = MODEL_REGISTRY["cas_lstm_tagger"].from_pretrained(str(model))
@@ -238,8 +238,8 @@ def test_a_packed_model(trained, hub, capsys, tmp_path):
     assert words == hub.task.dictionary.symbols[4:]
 
 
-def test_answers_are_in_utf8(trained, tmp_path, monkeypatch):
-    """As the text is, whatever the locale."""
+def test_output_is_utf8(trained, tmp_path, monkeypatch):
+    """The encoding does not depend on the locale."""
     (tmp_path / "input").write_text("Zürich\n", encoding="utf-8")
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
     assert cli.main(["tag", "--path", str(trained), "--input", str(tmp_path / "input")]) == 0
@@ -256,7 +256,7 @@ def test_answers_do_not_depend_on_the_batch(hub):
 
 
 @pytest.mark.parametrize("sentences", ["a string", [5], [["a", 5]], [["a", ""]]])
-def test_what_are_no_sentences(hub, sentences):
+def test_wrong_types_of_sentences(hub, sentences):
     with pytest.raises(UserError):
         hub.tag(sentences)
 
@@ -291,8 +291,8 @@ def test_a_folder_without_the_characters(trained, data, tmp_path, capsys):
     assert error.count("\n") == 1
 
 
-def test_other_characters(trained, data, tmp_path, capsys):
-    """The same in another order would give other tags without a word."""
+def test_another_dictionary_of_characters(trained, data, tmp_path, capsys):
+    """The same characters in another order would silently give other tags."""
     for part in ("input0", "label", "spelling"):
         (tmp_path / part).mkdir()
         shutil.copy(data / part / "dict.txt", tmp_path / part)

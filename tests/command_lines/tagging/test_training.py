@@ -1,4 +1,4 @@
-"""Taggers by fairseq's command lines."""
+"""Taggers with fairseq's command-line programs."""
 
 import json
 import shutil
@@ -24,8 +24,8 @@ pytestmark = [  # fairseq's own
 ]
 
 
-def test_learns_names(trained, data):
-    """Also one that it has not seen, by its spelling and place; scored as seqeval does."""
+def test_a_tagger_learns_names(trained, data):
+    """It even tags an unseen name, by its spelling and context; F1 is computed as by seqeval."""
     checkpoint = trained / "checkpoint_best.pt"
     found = tag(data.parent, checkpoint, "test", batch_size=3)
     assert found["constrained_tags"]
@@ -46,7 +46,7 @@ def test_learns_names(trained, data):
 
 
 def test_validate(trained, data):
-    """fairseq-validate finds the F1 that training logged, whatever the batches."""
+    """fairseq-validate finds the same F1 as the training logged, however the data is batched."""
     scores = []
     for size in (2, 12):
         done = fairseq(
@@ -83,9 +83,9 @@ def test_resumed_training_is_the_uninterrupted_one(data, tmp_path):
 
 @pytest.mark.parametrize("validation", [(), ("--disable-validation",)])
 def test_weights_that_are_not_finite_replace_no_checkpoint(trained, data, tmp_path, validation):
-    """An F1 of them might be greater than those before; at the start of a training it is the best.
+    """Their F1 might be the best so far, and in the first epoch always is.
 
-    Nor is the folder changed where nothing is validated.
+    Nothing is saved without validation either.
     """
     shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
     before = {file.name: file.read_bytes() for file in tmp_path.glob("*.pt")}
@@ -107,7 +107,7 @@ def test_weights_that_are_not_finite_replace_no_checkpoint(trained, data, tmp_pa
 
 
 def test_a_validation_loss_that_is_not_finite_replaces_no_checkpoint(trained, data, tmp_path):
-    """Of finite weights: half precision may overflow, and so may a running variance."""
+    """Finite weights give such a loss if half precision or a running variance overflows."""
     forward = Tagger.forward
 
     def overflowing(model, *args, **kwargs):
@@ -124,9 +124,9 @@ def test_a_validation_loss_that_is_not_finite_replaces_no_checkpoint(trained, da
 
 
 def test_data_of_fairseq_preprocess(tmp_path):
-    """Two text files of as many words; parts of speech, so that there is no F1.
+    """The data is a pair of parallel text files with parts of speech, for which there is no F1.
 
-    Validation has a tag that training has not, and goes on.
+    Validation has a tag that training lacks, and still runs.
     """
     text, tags = "a dog saw it .\nit barked\n\n", "DT NN VB PR .\nPR VB\n\n"
     for name, content in (("words", text), ("tags", tags)):
@@ -150,14 +150,14 @@ def test_data_of_fairseq_preprocess(tmp_path):
     assert state["task_state"]["classes"] == ["PR", "VB", ".", "DT", "NN"]
 
 
-def test_spelling_that_the_data_does_not_have(tmp_path, data):
+def test_data_without_the_spelling_of_words(tmp_path, data):
     shutil.copytree(data, tmp_path / "data")
     shutil.rmtree(tmp_path / "data" / "spelling")
     with pytest.raises(UserError, match="--char-filters needs the words' characters, but the"):
         train(tmp_path / "data", tmp_path / "run")
 
 
-def test_what_is_not_for_a_tagger(data, trained, tmp_path):
+def test_programs_that_do_not_support_taggers(data, trained, tmp_path):
     where = ("--path", trained / "checkpoint_best.pt", "--task", "sequence_tagging")
     with pytest.raises(UserError, match="a tagger generates no text; use casrnn tag for"):
         fairseq("generate", data, *where, "--cpu")
@@ -185,7 +185,7 @@ def test_what_is_not_for_a_tagger(data, trained, tmp_path):
         ),
     ],
 )
-def test_parts_that_do_not_go_together(data, tmp_path, criterion, arch, message):
+def test_incompatible_task_criterion_and_model(data, tmp_path, criterion, arch, message):
     with pytest.raises(UserError, match=message):
         fairseq(
             "train", data, "--task", "sequence_tagging", "--criterion", criterion, "--arch", arch,
