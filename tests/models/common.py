@@ -15,7 +15,7 @@ import fairseq_casrnn
 fairseq_casrnn.register()
 
 SOURCE, TARGET = 19, 23  # sizes of the dictionaries
-# No two alike that may differ, so that no size can stand for another.
+# No two sizes are equal unless they must be, so that using one for another is an error.
 SIZES = {
     "encoder_embed_dim": 5,
     "encoder_hidden_size": 3,
@@ -46,8 +46,8 @@ VARIANTS = {
 }
 
 
-def dictionary(size: int) -> Dictionary:
-    """``size`` entries: fairseq's four and w4, w5, …"""
+def dictionary(size: int = TARGET) -> Dictionary:
+    """A dictionary of ``size`` entries: fairseq's four special symbols and w4, w5, …"""
     words = Dictionary()
     for index in range(len(words), size):
         words.add_symbol(f"w{index}")
@@ -55,7 +55,7 @@ def dictionary(size: int) -> Dictionary:
 
 
 def make_task(source: int = SOURCE, target: int = TARGET):
-    """What a model needs of a translation task. One size for both: a joined dictionary."""
+    """A translation task's attributes that a model needs; equal sizes give a joined dictionary."""
     source_words = dictionary(source)
     target_words = source_words if source == target else dictionary(target)
     return SimpleNamespace(
@@ -67,15 +67,15 @@ def make_task(source: int = SOURCE, target: int = TARGET):
 
 
 def parse(*argv):
-    """The configuration that fairseq-train makes of a command line."""
+    """The configuration that fairseq-train parses from a command line."""
     parser = fairseq_options.get_training_parser()
     args = fairseq_options.parse_args_and_arch(parser, ["data", *argv])
-    with warnings.catch_warnings(action="ignore"):  # hydra's, about its own past and future
+    with warnings.catch_warnings(action="ignore"):  # hydra's deprecations
         return convert_namespace_to_omegaconf(args)
 
 
 def build(arch: str, task=None, **options):
-    """The model of an architecture, where ``options`` stand for those of the command line."""
+    """Build a model by its architecture; ``options`` are command-line options."""
     given = SimpleNamespace(**options)
     ARCH_CONFIG_REGISTRY[arch](given)
     name = next(n for n, m in MODEL_DATACLASS_REGISTRY.items() if is_model(n, arch))
@@ -91,7 +91,7 @@ def is_model(name: str, arch: str) -> bool:
 
 
 def random_model(case: Case, variant: str = "sizes", seed: int = 0, **options):
-    """A float64 model of ``case`` and ``variant``; all parameters are random, padding's too."""
+    """A float64 model with random parameters, including the embedding of padding."""
     chosen = {"dropout": 0.0, **SIZES, **cell_options(case), **VARIANTS[variant], **options}
     joined = make_task(TARGET, TARGET) if chosen.get("share_all_embeddings") else None
     model = build(case.name, joined, **chosen).double()
@@ -99,7 +99,7 @@ def random_model(case: Case, variant: str = "sizes", seed: int = 0, **options):
 
 
 def cell_options(case: Case) -> dict:
-    """The options of ``case`` as a command line gives them."""
+    """The options of ``case`` as they are given on a command line."""
     options = dict(case.options)
     if "lam" in options:
         options["lam"] = "none" if options["lam"] is None else str(options["lam"])
@@ -107,11 +107,11 @@ def cell_options(case: Case) -> dict:
 
 
 PAD, EOS = 1, 2
-SOURCE_LENGTHS, TARGET_LENGTHS = (4, 6, 1), (5, 2, 3)  # in no order
+SOURCE_LENGTHS, TARGET_LENGTHS = (4, 6, 1), (5, 2, 3)  # not sorted
 
 
 def tokens(lengths, size: int, left: bool = False, seed: int = 0) -> torch.Tensor:
-    """Random sentences ``(B, max(lengths))`` that end with </s>; padding right or left."""
+    """Random sentences ``(B, max(lengths))`` that end with </s>, padded on the right or left."""
     generator = torch.Generator().manual_seed(seed)
     rows = torch.full((len(lengths), max(lengths)), PAD)
     for row, length in zip(rows, lengths, strict=True):
@@ -128,7 +128,7 @@ def source(left: bool = True, seed: int = 0, lengths=SOURCE_LENGTHS) -> torch.Te
 
 
 def target(seed: int = 1, lengths=TARGET_LENGTHS) -> torch.Tensor:
-    """A batch of previous target tokens: </s> first."""
+    """A batch of previous target tokens, which start with </s>."""
     return (
         tokens(lengths, TARGET, seed=seed)
         .roll(1, 1)

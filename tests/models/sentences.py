@@ -11,11 +11,11 @@ from .common import EOS, PAD, SOURCE, dictionary, tokens
 
 NAMES = [*FAMILIES, "sentence_state_lstm", "shortcut_lstm", "cnn", "transformer"]
 RECURRENT = list(FAMILIES)
-LENGTHS = (4, 6, 1)  # the last is an empty sentence: </s> alone
+LENGTHS = (4, 6, 1)  # the last sentence is empty: </s> alone
 
 
 def make_task(classes=3, pairs=False):
-    """What a sentence encoder needs of its task."""
+    """A classification task's attributes that a model needs."""
     return SimpleNamespace(
         source_dictionary=dictionary(SOURCE),
         classes=[f"class{n}" for n in range(classes)],
@@ -29,7 +29,7 @@ def make_task(classes=3, pairs=False):
 
 
 def encoder(name, task=None, seed=0, tiny=True, **options):
-    """A model without dropout, in float64, from a fixed seed."""
+    """A float64 model, without dropout by default, initialised from a fixed seed."""
     torch.manual_seed(seed)
     arch = f"{name}_sentence_encoder"
     given = SimpleNamespace(**{"dropout": 0.0, **options})
@@ -45,7 +45,7 @@ def batch(lengths=LENGTHS, seed=0):
 
 
 def alone(rows, b):
-    """Sentence ``b`` of a batch, without padding."""
+    """Sentence ``b`` of a batch as a batch of one, without padding."""
     return rows[b : b + 1, : int(rows[b].ne(PAD).sum())]
 
 

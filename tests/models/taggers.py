@@ -12,11 +12,11 @@ from .sentences import batch
 
 NAMES = [*FAMILIES, "sentence_state_lstm", "shortcut_lstm"]
 TAGS = ["A", "B", "C", "D"]
-LETTERS = 9  # size of the characters' dictionary: 4 special symbols, 5 letters
+LETTERS = 9  # size of the dictionary of characters: 4 special symbols and 5 letters
 
 
 def make_task(spelled=True):
-    """What a tagger needs of its task."""
+    """A tagging task's attributes that a model needs."""
     return SimpleNamespace(
         source_dictionary=dictionary(SOURCE),
         characters=dictionary(LETTERS) if spelled else None,
@@ -31,7 +31,7 @@ def make_task(spelled=True):
 
 
 def tagger(name, task=None, seed=0, tiny=True, **options):
-    """A model without dropout, in float64, from a fixed seed."""
+    """A float64 model, without dropout by default, initialised from a fixed seed."""
     torch.manual_seed(seed)
     arch = f"{name}_tagger"
     given = SimpleNamespace(**{"dropout": 0.0, "char_filters": 5, "char_embed_dim": 4, **options})

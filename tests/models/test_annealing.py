@@ -1,4 +1,4 @@
-"""The temperature of mixture layers in training, and what is said where it does not fall enough."""
+"""Annealing of the temperature of mixture layers, and warnings where it ends too high."""
 
 import logging
 from types import SimpleNamespace
@@ -16,14 +16,15 @@ TINY = ("--arch", "second_order_lstm_tiny")
 
 
 class Trainer(SimpleNamespace):
-    """What annealing needs of fairseq's trainer; ``temperature(epoch, update)`` is that there."""
+    """A trainer's attributes that annealing needs; the methods return the current temperature."""
 
     def __init__(self, *options, kept=None, left_out=False):
         cfg = parse(*TINY, *options)
         if left_out:
             with open_dict(cfg):
                 del cfg.model.temperature_decay
-                cfg.model._name = "second_order_lstm"  # a model, not an architecture
+                # as in a YAML file, which names the model and not an architecture
+                cfg.model._name = "second_order_lstm"
         model = build_model(cfg.model, make_task())
         super().__init__(cfg=cfg, get_model=lambda: model, get_num_updates=lambda: self.update)
         self.rnn = model.encoder.rnn
@@ -54,7 +55,7 @@ def warnings(caplog, *options, epochs=(1,)):
 
 @pytest.mark.parametrize("epochs", [2, 5, 25])
 def test_the_last_epoch_is_at_the_floor(epochs):
-    """By the same factor from each epoch to the next."""
+    """The temperature is multiplied by the same factor after each epoch."""
     trainer = Trainer("--max-epoch", str(epochs))
     found = [trainer.temperature(epoch) for epoch in range(1, epochs + 1)]
     assert found[0] == 1
@@ -63,19 +64,19 @@ def test_the_last_epoch_is_at_the_floor(epochs):
     assert trainer.temperature(epochs + 1) == found[-1]
 
 
-def test_it_is_the_default_of_a_file_of_options_too():
-    """As for fairseq-hydra-train, whose trainer knows only what the file has."""
+def test_auto_is_the_default_without_an_architecture():
+    """fairseq-hydra-train only passes the options that the YAML file has."""
     trainer = Trainer("--max-epoch", "3", left_out=True)
     assert [trainer.temperature(n) for n in (1, 2, 3)] == pytest.approx([1, 0.01, 1e-4])
 
 
-def test_the_start_and_the_floor_are_those_given():
+def test_auto_respects_the_given_start_and_floor():
     trainer = Trainer("--temperature", "4", "--temperature-floor", "1", "--max-epoch", "3")
     assert [trainer.temperature(n) for n in (1, 2, 3)] == pytest.approx([4, 2, 1])
 
 
 def test_the_last_update_is_at_the_floor():
-    """Without a limit of epochs: the epoch makes no difference."""
+    """Without --max-epoch, annealing depends on the update and not on the epoch."""
     trainer = Trainer("--max-update", "5")
     assert trainer.temperature(1) == 1
     found = [trainer.step(update) for update in range(5)]
@@ -84,7 +85,7 @@ def test_the_last_update_is_at_the_floor():
     assert trainer.step(99) == pytest.approx(1e-4)
 
 
-def test_whichever_end_comes_first():
+def test_annealing_ends_with_the_first_limit():
     trainer = Trainer("--max-update", "5", "--max-epoch", "3")
     assert trainer.temperature(1) == 1
     assert trainer.step(4) == pytest.approx(1e-4)
@@ -92,19 +93,22 @@ def test_whichever_end_comes_first():
     assert trainer.temperature(2, update=0) == pytest.approx(0.01)
 
 
-def test_of_a_training_whose_end_is_unknown():
+def test_decay_of_a_training_without_limit():
     trainer = Trainer()
     assert [trainer.temperature(n) for n in (1, 2, 3)] == pytest.approx([1, 0.9, 0.81])
 
 
-def test_a_number_is_that_whatever_the_length():
+def test_a_numeric_decay_ignores_the_limits():
     trainer = Trainer("--temperature-decay", "0.5", "--max-epoch", "9", "--max-update", "3")
     assert trainer.temperature(3) == 0.25
     assert trainer.step(2) == 0.25
 
 
 def test_a_resumed_training_keeps_its_annealing():
-    """Also with another length; checkpoints of before have none, and fell by 0.9."""
+    """It does so with another --max-epoch.
+
+    Checkpoints without annealing state had a decay of 0.9.
+    """
     begun = Trainer("--max-epoch", "5")
     begun.temperature(1)
     kept = {}
@@ -115,10 +119,10 @@ def test_a_resumed_training_keeps_its_annealing():
     assert Trainer(*given, kept=kept).temperature(3) == 0.25
 
 
-# --- what is said ------------------------------------------------------------------------------
+# --- warnings ----------------------------------------------------------------------------------
 
 
-def test_says_how_to_end_hard(caplog):
+def test_warning_of_a_high_final_temperature(caplog):
     """0.9^9 = 0.387..."""
     options = ("--temperature-decay", "0.9", "--max-epoch", "10")
     (said,) = warnings(caplog, *options, epochs=(1, 2, 3))
@@ -129,7 +133,7 @@ def test_says_how_to_end_hard(caplog):
     )
 
 
-def test_of_one_epoch_no_decay_is_said(caplog):
+def test_warning_for_a_single_epoch_names_the_temperature(caplog):
     (said,) = warnings(caplog, "--max-epoch", "1", "--temperature", "0.5")
     assert said == (
         "in the only epoch the temperature is 0.5, at which cells are still mixed, but evaluation "
@@ -139,8 +143,8 @@ def test_of_one_epoch_no_decay_is_said(caplog):
     assert not warnings(caplog, "--max-epoch", "1", "--temperature", "1e-04")
 
 
-def test_the_start_and_the_floor_count(caplog):
-    """4 · 0.5^11 = 0.00195... is above 0.001, half of it is not; a floor may hold it up."""
+def test_warning_considers_start_and_floor(caplog):
+    """4 · 0.5^11 = 0.00195... is above the limit of 0.001, and half of it is below."""
     options = ("--temperature", "4", "--temperature-decay", "0.5")
     assert "is 0.002," in warnings(caplog, *options, "--max-epoch", "12")[0]
     caplog.clear()
@@ -155,7 +159,7 @@ def test_the_start_and_the_floor_count(caplog):
 @pytest.mark.parametrize(
     "options",
     [
-        (),  # no limit of epochs
+        (),  # neither --max-epoch nor --max-update is given
         ("--max-epoch", "10"),
         ("--max-update", "10"),
         ("--max-epoch", "1", "--max-update", "10"),
@@ -163,5 +167,5 @@ def test_the_start_and_the_floor_count(caplog):
         ("--max-epoch", "10", "--temperature-decay", "0.9", "--num-cells", "1"),
     ],
 )
-def test_silent_where_nothing_is_lost_or_known(options, caplog):
+def test_no_warning(options, caplog):
     assert not warnings(caplog, *options)

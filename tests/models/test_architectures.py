@@ -1,4 +1,4 @@
-"""Named architectures, parameter counts, and options on their way to the layers."""
+"""Named architectures, parameter counts, and options that reach the layers."""
 
 import argparse
 
@@ -42,9 +42,10 @@ def sizes(model):
     ],
 )
 def test_parameter_counts_of_the_paper(arch, embed, hidden, gates, millions):
-    """CAS-LSTM paper, §4.4: dictionaries of 8848 and 6632, input feeding, untied.
+    """CAS-LSTM paper, §4.4: dictionaries of 8848 and 6632, input feeding, untied embeddings.
 
-    Counted by hand, too. 247 is "roughly" 8.2 million there, 8.253 exactly.
+    The exact count is also calculated here. The paper gives "roughly" 8.2 million for size 247,
+    which has 8.253 million.
     """
     source, target, e, h = 8848, 6632, embed, hidden
     lower = 4 * h * (e + h) + 4 * h  # one bias
@@ -70,7 +71,7 @@ def test_every_cell_has_these_architectures(cell, suffix):
     assert type(model.decoder.rnn) is LAYERS.get(cell, RecurrentStack)
 
 
-def test_no_cell_is_missing():
+def test_named_models_are_registered():
     assert set(ASKED) <= set(CELLS)
     names = [*ASKED, *(f"{cell}_iwslt" for cell in ASKED), *(f"{cell}_tiny" for cell in ASKED)]
     names += ["cas_lstm_iwslt_247"]
@@ -80,7 +81,7 @@ def test_no_cell_is_missing():
     assert set(names) <= set(ARCH_MODEL_REGISTRY)
 
 
-def test_247():
+def test_iwslt_247_sizes():
     model = build("cas_lstm_iwslt_247")
     assert sizes(model) == [(2, 256, 247)] * 2
     assert model.decoder.fc_out.in_features == 247
@@ -156,7 +157,7 @@ def test_options_of_one_cell_are_not_those_of_another(case):
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_new_models_start_as_fairseqs_lstm(cell):
-    """Weights and embeddings within ±0.1, zero at padding; biases as the layer starts them."""
+    """Weights and embeddings are within ±0.1 and padding is zero; biases are the layer's own."""
     model = build(f"{cell}_tiny")
     for part in (model.encoder, model.decoder):
         weight = part.embed_tokens.weight
@@ -170,7 +171,7 @@ def test_new_models_start_as_fairseqs_lstm(cell):
                 assert 0.08 < parameter.abs().max() <= 0.1, name
 
 
-def test_sharing():
+def test_shared_embeddings():
     model = build("cas_lstm_tiny", share_decoder_input_output_embed=True)
     assert model.decoder.fc_out is None
     model.decoder.embed_tokens.weight.data.zero_()
@@ -199,7 +200,8 @@ def test_weights_start_in_the_range_of_fairseqs_lstm():
     model = build("cas_lstm_iwslt")
     for rnn in (model.encoder.rnn, model.decoder.rnn):
         largest = {name: float(p.detach().abs().max()) for name, p in rnn.named_parameters()}
-        bound = float(torch.tensor(0.1))  # of float32, which is above 0.1, and may be drawn
+        # the float32 next to 0.1 is greater than 0.1, and may be drawn
+        bound = float(torch.tensor(0.1))
         assert all(0.09 < largest[name] <= bound for name in largest if name.startswith("weight"))
         forget = rnn.bias_l1.detach().view(5, -1)
         assert forget[[1, 4]].eq(1).all()
@@ -218,7 +220,7 @@ def test_weights_start_in_the_range_of_fairseqs_lstm():
         ("second_order_lstm_tiny", (1, 1), None),
     ],
 )
-def test_a_single_layer_of_a_vertical_cell_is_warned_of(arch, layers, bottom, caplog):
+def test_warning_of_a_single_layer_of_a_vertical_cell(arch, layers, bottom, caplog):
     with caplog.at_level("WARNING", logger="fairseq_casrnn"):
         build(arch, encoder_layers=layers[0], decoder_layers=layers[1])
     said = [record.getMessage() for record in caplog.records]
@@ -228,8 +230,8 @@ def test_a_single_layer_of_a_vertical_cell_is_warned_of(arch, layers, bottom, ca
     assert said == expected
 
 
-def test_nothing_is_said_of_a_trained_single_layer(caplog):
-    """At each translation; whoever trained it has been told."""
+def test_no_warning_of_a_trained_single_layer(caplog):
+    """Whoever trained the model has seen the warning, and it would appear at each translation."""
     cfg = parse("--arch", "cas_lstm_tiny", "--encoder-layers", "1", "--decoder-layers", "1")
 
     def said():

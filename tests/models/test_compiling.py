@@ -1,4 +1,4 @@
-"""What is compiled ahead of a training is what the training launches."""
+"""The kernels that are compiled ahead of a training are those that the training launches."""
 
 import threading
 from types import SimpleNamespace
@@ -24,7 +24,7 @@ SIZES = {
 
 @pytest.fixture
 def two_processors(monkeypatch):
-    """So that a batch of 40 has high tiles."""
+    """With two processors, a batch of 40 uses the kernels with high tiles."""
     caches = triton_plan.chip, triton_plan._plan
     monkeypatch.setattr(triton_plan, "H200", (2, triton_plan.H200[1]))
     for cache in caches:
@@ -52,7 +52,7 @@ def train(model, rows):
 
 
 def compile_all(model, monkeypatch):
-    """As :func:`.triton.ahead.start`, one after another."""
+    """Compile as :func:`.triton.ahead.start` does, but in one thread."""
     from fairseq_casrnn.recurrence.triton import ahead as triton_ahead
 
     monkeypatch.setattr(compiling, "uses_triton", lambda stack: True)
@@ -71,12 +71,12 @@ CASES = {
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", CASES)
-def test_nothing_is_compiled_later(name, compiled_only, two_processors, monkeypatch):  # noqa: F811
+def test_launched_kernels_are_compiled_ahead(name, compiled_only, two_processors, monkeypatch):  # noqa: F811
     model = model_of(next(case for case in FAMILIES if case.name == name), **CASES[name])
     compile_all(model, monkeypatch)
     ahead = {id(kernel) for kernel in compiled_only}
     names = [kernel.name for kernel in compiled_only]
-    assert len(ahead) == len(names)  # each once
+    assert len(ahead) == len(names)  # each kernel once
     assert names.count("decode_backward") == (0 if name == "dg_lstm" else 2)
     del compiled_only[:]
     for rows in (3, 40):
@@ -114,7 +114,7 @@ def test_a_launch_waits_for_the_thread_that_compiles(monkeypatch):
     assert not triton_launching._unfinished
 
 
-def test_what_cannot_be_compiled_is_left_to_the_launch(monkeypatch):
+def test_failed_compilation_is_repeated_at_the_launch(monkeypatch):
     monkeypatch.setattr(triton_launching, "begun", {})
     pytest.importorskip("triton")
     from fairseq_casrnn.recurrence.triton import ahead as triton_ahead
@@ -130,7 +130,7 @@ def test_what_cannot_be_compiled_is_left_to_the_launch(monkeypatch):
 
 
 @pytest.mark.parametrize(("rows", "order"), [(64, "low loss high"), (250, "high loss low")])
-def test_what_the_first_batches_need_comes_first(rows, order, monkeypatch):
+def test_kernels_of_the_first_batches_are_compiled_first(rows, order, monkeypatch):
     pytest.importorskip("triton")
     from fairseq_casrnn.recurrence.triton import ahead as triton_ahead
 
@@ -168,14 +168,14 @@ def test_the_kernels_of_the_loss(compiled_only, monkeypatch):  # noqa: F811
     assert {id(kernel) for kernel in compiled_only} == ahead
 
 
-def test_nothing_is_done_on_a_cpu(monkeypatch):
+def test_nothing_is_compiled_ahead_on_a_cpu(monkeypatch):
     monkeypatch.setattr(compiling, "kernel_jobs", None)
     model = model_of(FAMILIES[0])
     result = object()
     assert compiling.compile_ahead(result, SimpleNamespace(_model=model)) is result
 
 
-def test_the_change_is_in_place():
+def test_the_patch_is_applied():
     from fairseq.trainer import Trainer
 
     pieces = [patch.hook for patch in patches_of(Trainer.__init__)]

@@ -1,4 +1,4 @@
-"""The fused decoder loops against the loop under autograd, below the level of models."""
+"""The engines' fused decoder loops against the loop under autograd."""
 
 import functools
 from dataclasses import replace
@@ -36,7 +36,7 @@ MASK = torch.arange(S).unsqueeze(0) >= torch.tensor([[5], [2], [3]])
 
 @pytest.fixture(params=[name for name in recurrence.installed() if name != "reference"])
 def fused(request):
-    """The loop of an engine, to be compared with the reference's."""
+    """The loop of an engine, which is compared with the loop of the engine ``reference``."""
     return functools.partial(decoding.run, request.param)
 
 
@@ -63,7 +63,7 @@ def dropout_mask(*shape, seed):
 
 
 def make(case, layers=L, dropout=True, mask=MASK, soft=True, steps=T, size=H, batch=B):
-    """A random problem and the leaves that gradients are taken of."""
+    """A random problem, and the named leaf tensors that gradients are taken of."""
     stack = case.random(E + size, size, layers)
     decoder_layers = []
     for k, cell in enumerate(stack.cells):
@@ -112,7 +112,7 @@ def in_single(decode, single):
 
 
 def assert_same(fused, decode, named, loss=weighted, tolerance=DOUBLE):
-    """Outputs, attention and every gradient."""
+    """Compare outputs, attention and all gradients with those of the reference."""
     results = fused(decode), run_reference(decode)
     assert_close(*results, tolerance)
     grads = [gradients(loss(result), named.values()) for result in results]
@@ -121,7 +121,7 @@ def assert_same(fused, decode, named, loss=weighted, tolerance=DOUBLE):
 
 @every_family
 @pytest.mark.parametrize("engine", recurrence.installed())
-def test_no_target_word(engine, case):
+def test_empty_target(engine, case):
     decode, _ = make(case, 2, steps=0)
     out, alpha = decoding.run(engine, decode)
     assert out.shape == (0, B, H)
@@ -129,8 +129,8 @@ def test_no_target_word(engine, case):
 
 
 @every_family
-def test_tensors_that_are_no_plain_memory(fused, case):
-    """Traced, batched and fake ones go through PyTorch operations, as in the reference."""
+def test_transformed_tensors(fused, case):
+    """Traced, batched and fake tensors run PyTorch operations, as in the reference."""
     decode, _ = make(case, 2)
     x = decode.embedded.detach()
 
@@ -156,14 +156,14 @@ def test_agrees_with_reference(fused, case, layers, dropout):
 
 
 @every_family
-def test_rows_shared_out_among_threads(fused, case):
-    """Batches large enough that each thread takes rows of its own."""
+def test_several_threads(fused, case):
+    """The batches are so large that each thread gets some of the rows."""
     batch = 67
     mask = torch.arange(S).unsqueeze(0) >= torch.randint(1, S + 1, (batch, 1))
     decode, named = make(case, layers=2, mask=mask, size=96, batch=batch)
     with torch.no_grad():
         for leaf in named.values():
-            leaf.mul_(0.3)  # or gradients would be hundreds
+            leaf.mul_(0.3)  # otherwise gradients would be in the hundreds
     with three_threads():
         assert_same(fused, decode, named)
 
@@ -180,8 +180,8 @@ def test_agrees_with_reference_in_other_settings(fused, case, options):
 
 @every_family
 @pytest.mark.parametrize("size", [1, 5, 16, 33, 70])
-def test_sizes_that_are_no_multiple_of_a_vector(fused, case, size):
-    """The largest is past what the compiled loop multiplies itself."""
+def test_sizes_that_are_not_multiples_of_a_vector(fused, case, size):
+    """The largest size exceeds those for which the compiled loop multiplies matrices itself."""
     decode, named = make(case, size=size)
     with torch.no_grad():
         for tensor in named.values():
@@ -193,7 +193,7 @@ def test_sizes_that_are_no_multiple_of_a_vector(fused, case, size):
 @every_stepping
 @pytest.mark.parametrize("size", [5, 70])
 def test_compiled_steps(case, size, engine):
-    """Rows that share a sentence, and change places, against the loop over rows of their own."""
+    """Rows that share a sentence are reordered, and equal the loop with a sentence for each row."""
     decode, _ = make(case, dropout=False, soft=False, size=size)
     embedded, order = decode.embedded, torch.tensor([2, 0, 0, 1])
     source = torch.tensor([1, 1, 0])
@@ -204,7 +204,7 @@ def test_compiled_steps(case, size, engine):
         for t in range(2):
             assert_close(steps.step(embedded[t]), [part[t] for part in plain])
         steps.reorder(torch.tensor([1, 2, 0]))
-        steps.reorder(torch.tensor([1, 2, 2, 0]))  # together: order
+        steps.reorder(torch.tensor([1, 2, 2, 0]))  # two reorderings before one step are combined
         last = steps.step(embedded[2][order])
         assert_close(last, [part[2][order] for part in plain])
         assert_close([steps.step(embedded[3][order])[0]], [plain[0][3][order]])
@@ -214,7 +214,7 @@ def test_compiled_steps(case, size, engine):
 @pytest.mark.skipif("cpp" not in recurrence.installed(), reason="not compiled")
 @pytest.mark.parametrize("shared", [False, True], ids=["own", "shared"])
 def test_steps_of_many_rows(case, shared):
-    """More than the compiled loop computes at once; the last step has fewer."""
+    """There are more rows than the compiled loop computes at once, and fewer in the last step."""
     batch, size = 300, 256
     mask = torch.arange(S).unsqueeze(0) >= torch.randint(1, S + 1, (batch, 1))
     decode, named = make(
@@ -236,8 +236,8 @@ def test_steps_of_many_rows(case, shared):
 
 @every_compiled_family
 @every_stepping
-def test_the_order_of_rows_stays_the_callers(case, engine):
-    """It need not be dense, and may be used for something else once it is given."""
+def test_the_order_of_rows_is_copied(case, engine):
+    """The order may be a strided view, and is copied, since the caller may overwrite it."""
     decode, _ = make(case, dropout=False, soft=False)
     order = torch.tensor([2, 0, 0, 0, 1, 0])[::2]
     rows = order.clone()
@@ -251,15 +251,15 @@ def test_the_order_of_rows_stays_the_callers(case, engine):
 
 
 @every_family
-def test_each_output_alone_may_be_used(fused, case):
+def test_gradients_of_each_output_alone(fused, case):
     decode, named = make(case)
     assert_same(fused, decode, named, loss=lambda result: weighted(result[:1]))
     assert_same(fused, decode, named, loss=lambda result: weighted(result[1:]))
 
 
 @every_family
-def test_gradients_that_share_memory(fused, case):
-    """The gradient of a sum is one expanded number."""
+def test_expanded_gradients(fused, case):
+    """The gradient of a sum is an expanded scalar."""
     decode, named = make(case)
     assert_same(fused, decode, named, loss=lambda result: result[0].sum())
     assert_same(fused, decode, named, loss=lambda result: weighted([result[0].transpose(0, 2)]))
@@ -278,7 +278,7 @@ def test_gradcheck(fused, case):
     inputs = [name for name in vars(decode) if name in named]
 
     def loop(*tensors):
-        # The parameters were changed in place; what is handed over directly is replaced.
+        # The parameters were changed in place; tensors that are arguments are replaced.
         return fused(replace(decode, **dict(zip(inputs, tensors[: len(inputs)], strict=True))))
 
     parameters = [value for name, value in named.items() if name not in inputs]
@@ -289,7 +289,7 @@ def test_gradcheck(fused, case):
 @every_family
 @pytest.mark.parametrize("inside", [False, True], ids=["outside", "inside"])
 def test_autocast(fused, case, inside):
-    """Everything keeps its precision, wherever the backward is called."""
+    """Autocast changes no precision, whether the backward runs inside or outside of it."""
     decode, named = make(case, dropout=False)
     single = {name: value.detach().float().requires_grad_() for name, value in named.items()}
     decode = in_single(decode, single)
@@ -330,7 +330,7 @@ def test_checkpointing(fused, case):
 
 @every_family
 def test_frozen_inputs(fused, case):
-    """Any single tensor may be the only one that needs a gradient."""
+    """Any single tensor may be the only one that requires a gradient."""
     decode, named = make(case)
     expected = dict(zip(named, gradients(weighted(fused(decode)), named.values()), strict=True))
     for name, tensor in named.items():
@@ -341,7 +341,7 @@ def test_frozen_inputs(fused, case):
 
 
 @every_family
-def test_leaves_its_inputs_alone(fused, case):
+def test_inputs_are_not_changed(fused, case):
     decode, named = make(case)
     before = [tensor.detach().clone() for tensor in named.values()]
     result = fused(decode)
@@ -368,7 +368,7 @@ def test_second_derivatives_are_refused(fused, case):
 
 
 def test_changing_an_output_is_an_error_or_harmless(fused):
-    """Never a wrong gradient."""
+    """In-place changes never lead to a wrong gradient."""
     decode, named = make(FAMILIES[0])
     expected = gradients(weighted(run_reference(decode)[:1]), named.values())
     out, alpha = fused(decode)

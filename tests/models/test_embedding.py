@@ -1,4 +1,4 @@
-"""Word vectors as they are distributed: GloVe, and word2vec's text format."""
+"""Word vectors in files of GloVe's format and word2vec's text format."""
 
 import logging
 
@@ -37,7 +37,7 @@ def path(tmp_path):
 
 @pytest.mark.parametrize("header", ["", "4 3\n"], ids=["GloVe", "word2vec"])
 @pytest.mark.parametrize("ending", ["\n", " \n", "\r\n"], ids=["newline", "space", "CRLF"])
-def test_every_line_counts_from_the_first(path, header, ending):
+def test_header_and_line_endings(path, header, ending):
     lines = ["w4 1 2 3", "w7 -1e-1 0.5 .25", "unheard 7 7 7", "naïve 4 5 6"]
     weight = load(path, header + "".join(line + ending for line in lines))
     assert row(weight, "w4") == [1, 2, 3]
@@ -47,8 +47,8 @@ def test_every_line_counts_from_the_first(path, header, ending):
     assert not weight[PAD].any()
 
 
-def test_capitals_where_all_vectors_are_in_lower_case(path):
-    """Of GloVe's Wikipedia vectors, say; a word of its own comes first."""
+def test_capitalised_words_find_lower_case_vectors(path):
+    """GloVe's Wikipedia vectors are of this kind; a word's exact spelling is preferred."""
     words = dictionary(4)
     for word in ("Rome", "ROME", "it", "IT", "Paris"):
         words.add_symbol(word)
@@ -76,9 +76,9 @@ def test_vectors_of_single_words(path):
         found.find("bad")
     path.write_text("rome 1 2\nIT 3 4\n")
     assert WordVectors(str(path), 2).find("Rome") is None
-    path.write_text("2 2\nrome 1 2\n2 3 4\n")  # word2vec's header is not the word 2
+    path.write_text("2 2\nrome 1 2\n2 3 4\n")  # word2vec's header is not a vector of the word 2
     assert WordVectors(str(path), 2).find("2").tolist() == [3, 4]
-    path.write_text("москва 1 2\nМосква 3 4\n", encoding="utf-8")  # capitals, not in ASCII
+    path.write_text("москва 1 2\nМосква 3 4\n", encoding="utf-8")  # non-ASCII capitals
     assert WordVectors(str(path), 2).find("МОСКВА") is None
     for nothing in ("", "2 2\n"):
         path.write_text(nothing)
@@ -104,7 +104,7 @@ def test_vectors_with_a_byte_order_mark(path, header):
 
 
 def test_words_with_spaces(path):
-    """As in glove.840B."""
+    """glove.840B has such words."""
     weight = load(
         path, "at 1 1 1\nat name@domain.com 2 2 2\n. . . 3 3 3\n3.5 4 4 4\n\u2028 5 5 5\n"
     )
@@ -116,7 +116,7 @@ def test_word_with_spaces_in_the_first_line(path):
     assert row(load(path, ". . . 3 3 3\nw4 1 1 1\n"), ". . .") == [3, 3, 3]
 
 
-def test_the_first_of_equal_words_counts(path):
+def test_the_first_of_duplicate_words_is_used(path):
     weight = load(path, "w4 1 1 1\nw5 2 2 2\nw4 3 3 3\n")
     assert row(weight, "w4") == [1, 1, 1]
     assert row(weight, "w5") == [2, 2, 2]
@@ -165,22 +165,22 @@ def test_missing_file(path):
         build_embedding(WORDS, 3, str(path))
 
 
-def test_says_how_many_were_found(path, caplog):
+def test_the_number_of_found_vectors_is_logged(path, caplog):
     caplog.set_level(logging.INFO)
     load(path, "w4 1 1 1\nw5 2 2 2\nw4 3 3 3\nelse 1 1 1\n")
     assert f"{path}: vectors for 2 of {len(WORDS) - WORDS.nspecial} types" in caplog.text
 
 
-def test_lines_of_too_many_numbers_are_told(path, caplog):
-    """Such a line could as well be of a word with spaces, but the dictionary has it without."""
+def test_warning_of_lines_with_too_many_numbers(path, caplog):
+    """Such a line could be of a word with spaces, but the dictionary has the word without them."""
     weight = load(path, "w4 1 1 1\nw5 0 2 2 2\nelse 0 2 2 2\nat name 3 3 3\nw6 0 0 4 4 4\n")
     (warning,) = (r.getMessage() for r in caplog.records if r.levelname == "WARNING")
     assert warning == f"{path}, line 2 and 1 more: more than 3 numbers; skipped"
     assert weight[WORDS.index("w5")].abs().max() <= 0.1
 
 
-def test_counts_words_alone(path, caplog):
-    """Neither fairseq's symbols, which word2vec's files have, too, nor those it fills up with."""
+def test_special_symbols_and_fillers_are_not_counted(path, caplog):
+    """Special symbols, which word2vec's files have, and fairseq's filler words do not count."""
     caplog.set_level(logging.INFO)
     words = dictionary(6)  # w4, w5
     for filler in ("madeupword0000", "madeupword0001"):

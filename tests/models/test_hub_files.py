@@ -1,4 +1,4 @@
-"""Which checkpoint and which dictionaries a folder stands for."""
+"""The checkpoint and the dictionaries that ``from_pretrained`` finds for a folder."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.runs.layout import find_checkpoint, find_data
 
 
-def test_the_best_checkpoint_then_a_model_then_the_last_one(tmp_path):
+def test_order_of_checkpoints(tmp_path):
     names = ["checkpoint_best.pt", "model.pt", "checkpoint_last.pt", "checkpoint1.pt"]
     for name in names:
         (tmp_path / name).touch()
@@ -25,7 +25,7 @@ def touch(folder, *names):
         (folder / name).touch()
 
 
-def test_dictionaries_beside_the_model_before_those_of_its_training(tmp_path):
+def test_dictionaries_beside_the_model_are_preferred(tmp_path):
     beside, trained = tmp_path / "beside", tmp_path / "trained"
     cfg = {
         "task": {"_name": "sequence_tagging", "data": str(trained)},
@@ -57,8 +57,8 @@ TRANSLATION = {"_name": "translation", "source_lang": "de", "target_lang": "en"}
         ),
     ],
 )
-def test_the_folder_of_casrnn_prepare_stands_for_its_data(tmp_path, task, names):
-    """Also if the checkpoint is in a folder around the data, which is not the data."""
+def test_data_in_a_folder_of_casrnn_prepare(tmp_path, task, names):
+    """This also holds if the checkpoint is in the folder that contains the data."""
     data = tmp_path / "data-bin"
     touch(data, *names)
     for given, trained_on in ((tmp_path, None), (data, None), (None, data)):
@@ -68,7 +68,7 @@ def test_the_folder_of_casrnn_prepare_stands_for_its_data(tmp_path, task, names)
         find_data(tmp_path, tmp_path, {"task": task | {"data": None}})
 
 
-def test_languages_that_are_unknown(tmp_path):
+def test_unknown_languages(tmp_path):
     task = TRANSLATION | {"source_lang": None, "target_lang": None, "data": None}
     with pytest.raises(UserError, match=r"^dict\.\*\.txt not found in"):
         find_data(tmp_path, tmp_path, {"task": task})

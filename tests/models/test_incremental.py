@@ -1,4 +1,4 @@
-"""Decoding step by step, hypotheses rearranged as beam search does, equals decoding at once."""
+"""Decoding step by step, with hypotheses reordered as in beam search, equals decoding at once."""
 
 import copy
 
@@ -20,7 +20,7 @@ SENTENCES = 3
 
 @st.composite
 def searches(draw):
-    """Steps of a search: for each, the hypotheses that go on, of any number, and their words."""
+    """Steps of a search: for each, the kept hypotheses (any number) and their next words."""
     steps, size = [], SENTENCES
     for _ in range(draw(st.integers(1, 5))):
         order = draw(st.lists(st.integers(0, size - 1), min_size=1, max_size=6))
@@ -74,7 +74,7 @@ def test_without_compiled_steps(case, engine):
         assert_incremental_equals_full(model, search)
 
 
-def test_a_search_from_two_copies_of_the_state():
+def test_two_searches_from_one_state():
     model = random_model(FAMILY_CASES[0], "deeper-decoder").eval()
     encoded, prev = model.encoder(source()), torch.tensor([[EOS, 5], [EOS, 9], [EOS, 7]])
     with torch.no_grad():
@@ -101,7 +101,7 @@ def test_a_search_from_two_copies_of_the_state():
 
 
 @every_case
-def test_what_the_caller_does_to_an_output_stays_with_the_caller(case):
+def test_changing_an_output_in_place_does_not_change_the_search(case):
     """fairseq's generator divides the logits by its --temperature in place."""
     for variant in ("plain", "adaptive-equal"):
         model = random_model(case, variant).eval()

@@ -1,4 +1,4 @@
-"""Messages about a model of another kind, or a folder that holds none."""
+"""Errors for models of the wrong kind, and for folders without a checkpoint."""
 
 from types import SimpleNamespace
 
@@ -22,7 +22,7 @@ def options(task, model):
 
 
 @pytest.mark.parametrize("kind", TRAINED)
-def test_another_kind(kind):
+def test_model_of_another_kind(kind):
     fairseq_casrnn.register()
     for wanted in COMMANDS:
         if wanted == kind:
@@ -33,15 +33,15 @@ def test_another_kind(kind):
         assert str(caught.value) == f"x.pt is a {kind}, not a {wanted}; use {COMMANDS[kind]}"
 
 
-def test_none_of_these_kinds():
+def test_model_of_an_unknown_kind():
     fairseq_casrnn.register()
     for cfg in (None, options("masked_lm", "roberta")):
         with pytest.raises(UserError, match=r"x\.pt is not a tagger; check the path"):
             check_kind(cfg, "tagger", "x.pt")
 
 
-def test_a_folder_with_runs(tmp_path):
-    """As a folder of ``casrnn prepare`` has, or one of ``--out``."""
+def test_folder_that_contains_runs(tmp_path):
+    """``casrnn prepare`` and ``--out`` make such folders; the message names a run in them."""
     run = tmp_path / "out" / "bicas2" / "seed1"
     run.mkdir(parents=True)
 

@@ -1,4 +1,4 @@
-"""Models that are copied, pickled, and quantised to integer weights by torch."""
+"""Models that are copied, pickled, or quantised to integer weights by torch."""
 
 import copy
 import io
@@ -48,7 +48,7 @@ ROLES = [
 
 
 def saved(model):
-    """By torch, with its class, and loaded again."""
+    """Save the whole model with torch, and load it."""
     file = io.BytesIO()
     torch.save(model, file)
     file.seek(0)
@@ -66,7 +66,7 @@ def test_a_copy_is_the_same(role, name):
 
 
 @pytest.mark.parametrize(("role", "name"), ROLES[:: len(CELLS)])
-def test_a_model_that_was_made_fast_for_generation(role, name):
+def test_a_copy_after_make_generation_fast(role, name):
     model, ask = role(name)
     model.eval()
     expected = ask(model)
@@ -75,7 +75,7 @@ def test_a_model_that_was_made_fast_for_generation(role, name):
 
 
 class Doubled(torch.nn.Linear):
-    """An output layer of another kind."""
+    """An output layer of another class."""
 
     def forward(self, x):
         return 2 * super().forward(x)
@@ -83,7 +83,7 @@ class Doubled(torch.nn.Linear):
 
 @pytest.mark.parametrize("role", [translation, language_model])
 def test_another_output_layer(role):
-    """Neither its forward nor its hooks are bypassed."""
+    """Its forward and its hooks are called."""
     model, ask = role("cas_lstm")
     decoder, expected = model.eval().decoder, ask(model)
     layer = Doubled(*decoder.fc_out.weight.shape[::-1])
@@ -96,7 +96,7 @@ def test_another_output_layer(role):
 
 
 @pytest.mark.parametrize(("role", "name"), ROLES)
-def test_integer_weights_give_nearly_the_same(role, name):
+def test_quantised_models_give_nearly_the_same(role, name):
     model, ask = role(name)
     model.eval()
     with pytest.warns(DeprecationWarning, match="torch.ao.quantization is deprecated"):
@@ -105,11 +105,11 @@ def test_integer_weights_give_nearly_the_same(role, name):
         expected, found = ask(model), ask(quantised)
     assert (found - expected).abs().max() < 0.05 * expected.abs().max()
     if "fc_out" in dir(getattr(model, "decoder", None)):
-        assert not found.equal(expected)  # the output layer is another
+        assert not found.equal(expected)  # the output layer has been quantised
 
 
 def test_a_quantised_output_layer_is_used_with_a_shared_embedding_too():
-    """Which is no linear layer, and stays as it is."""
+    """The shared embedding is not a linear layer, and is not quantised."""
     model = build("cas_lstm", **{**SIZES, "decoder_out_embed_dim": 6}, dropout=0.0,
                   share_decoder_input_output_embed=True).eval()  # fmt: skip
     with pytest.warns(DeprecationWarning, match="torch.ao.quantization is deprecated"):
@@ -119,7 +119,7 @@ def test_a_quantised_output_layer_is_used_with_a_shared_embedding_too():
     assert quantised.decoder.output_layer(features).equal(expected)
 
 
-def test_options_are_found_by_pickle():
+def test_classes_of_models_and_options_can_be_pickled():
     ours = {name: kind for name, kind in MODEL_REGISTRY.items() if "casrnn" in kind.__module__}
     assert len(ours) > 4 * len(CELLS)
     for name, kind in ours.items():

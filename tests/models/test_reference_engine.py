@@ -1,4 +1,4 @@
-"""The engine ``reference`` is PyTorch under autograd and nothing else, in every part of a model."""
+"""With the engine ``reference``, every part of a model runs PyTorch operations under autograd."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ from . import common
 
 
 def own_functions(*outputs) -> set[str]:
-    """Names of the autograd functions written in Python that ``outputs`` come from."""
+    """Names of the custom autograd functions in the graphs of ``outputs``."""
     seen, names, nodes = set(), set(), [t.grad_fn for t in outputs if t.grad_fn is not None]
     while nodes:
         node = nodes.pop()
@@ -29,7 +29,7 @@ def own_functions(*outputs) -> set[str]:
 
 @pytest.fixture(autouse=True)
 def _small_products(monkeypatch):
-    """Those that the compiled engine takes over from a number of rows on."""
+    """Lower the number of rows from which on the compiled engine computes products."""
     monkeypatch.setattr(products, "LARGE", 1)
 
 
@@ -52,10 +52,10 @@ def test_layers(make):
     output, *_ = make("reference")(x, [5, 3])
     assert own_functions(output) == set()
     output, *_ = make(None)(x, [5, 3])
-    assert own_functions(output)  # else this test would show nothing
+    assert own_functions(output)  # otherwise the assertion above would pass for any layer
 
 
-def test_the_environment_chooses_for_products_and_loss(monkeypatch):
+def test_casrnn_engine_applies_to_products_and_loss(monkeypatch):
     x, weight = rand(9, 4, dtype=torch.float32), rand(3, 4, dtype=torch.float32).requires_grad_()
     compiled = "cpp" in recurrence.installed()
     assert bool(own_functions(products.linear(x, weight))) == compiled == can_fuse(weight)

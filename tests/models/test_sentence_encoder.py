@@ -18,7 +18,7 @@ POOLINGS = ["max", "mean", "last", "attention"]
 
 
 def count(model):
-    """Parameters without the embeddings, in the papers' way."""
+    """The number of parameters without embeddings, as the papers count."""
     return sum(p.numel() for n, p in model.named_parameters() if "embed_tokens" not in n)
 
 
@@ -37,7 +37,7 @@ SHORTCUT = {"mlp_layers": 2, "mlp_size": 800}
     ],
 )
 def test_counts_of_the_cas_paper(name, options, millions):
-    """Table 1: rounded."""
+    """Table 1 rounds its numbers."""
     model = encoder(name, make_task(3, pairs=True), tiny=False, **options)
     assert round(count(model) / 1e6, 1) == millions
 
@@ -52,7 +52,7 @@ def test_counts_of_the_cas_paper(name, options, millions):
     ],
 )
 def test_counts_of_the_shortcut_paper(connection, sizes, mlp, millions):
-    """Its figures are cut off after the first decimal; 140 M has none."""
+    """The paper truncates its figures after the first decimal, and 140 M to an integer."""
     with torch.device("meta"):
         model = encoder(
             "shortcut_lstm", make_task(3, pairs=True), tiny=False, connection=connection,
@@ -63,7 +63,7 @@ def test_counts_of_the_shortcut_paper(connection, sizes, mlp, millions):
 
 @pytest.mark.parametrize("pooling", POOLINGS)
 @pytest.mark.parametrize("name", NAMES)
-def test_padding_and_order_of_the_batch_do_not_show(name, pooling):
+def test_results_do_not_depend_on_padding_and_order(name, pooling):
     model = encoder(name, pooling=pooling).eval()
     rows = batch()
     together = model(rows)
@@ -78,7 +78,7 @@ def test_padding_and_order_of_the_batch_do_not_show(name, pooling):
 
 
 def test_a_padding_symbol_in_the_text():
-    """It stands for no word, but hides none behind it."""
+    """It stands for no word, and does not end the sentence."""
     model = encoder("stacked_lstm").eval()
     rows = batch()[1:2].clone()
     rows[0, 1:3] = PAD
@@ -91,7 +91,7 @@ def test_a_padding_symbol_in_the_text():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_parameter_learns(name):
-    """Also from a batch with an empty sentence; no gradient is NaN."""
+    """A batch may have an empty sentence, and no gradient is NaN."""
     model = encoder(name).train()
     torch.nn.functional.cross_entropy(model(batch()), torch.tensor([0, 1, 2])).backward()
     for key, parameter in model.named_parameters():
@@ -111,7 +111,7 @@ def test_last_pooling_is_the_final_state(name):
 
 
 def test_boundaries_of_the_sentence_state_lstm():
-    """<s> in front, </s> behind; without boundaries the words alone, or </s> if there is none."""
+    """They are <s> and </s>; without them the layer reads the words, or </s> if there are none."""
     model = encoder("sentence_state_lstm").eval()
     sentence = torch.tensor([[5, 6, 7, EOS]])
     embed, rnn = model.encoder.embed_tokens, model.encoder.body.rnn
@@ -132,12 +132,12 @@ def test_sentence_nodes_and_window_reach_the_layer():
     assert (rnn.recompute, rnn.engine) == (True, "reference")
     assert (rnn.num_sentence_nodes, rnn.window, rnn.num_steps) == (3, 2, 5)
     assert model.encoder.output_size == 3 * 8
-    # One word, and a window wider than the sentence.
+    # one word, and a window wider than the sentence
     assert model(torch.tensor([[5, EOS]])).isfinite().all()
 
 
 def test_a_convolution_by_hand():
-    """Width 2, one filter: relu(w₀·x_t + w₁·x_{t+1} + b) with a zero behind the sentence."""
+    """Width 2, one filter: relu(w₀·x_t + w₁·x_{t+1} + b) with a zero after the sentence."""
     model = encoder(
         "cnn", encoder_layers=1, filter_widths="2", num_filters=1, encoder_embed_dim=1,
         pooling="max",
@@ -161,7 +161,7 @@ def transformer(size, heads, ffn_size, layers, dropout=0.0):
 
 @pytest.mark.parametrize("training", [True, False])
 def test_the_transformer_is_that_of_torch(training):
-    """Its own products and dropout change nothing; the latter acts in training."""
+    """Its own products and dropout compute the same; dropout acts in training."""
     body = transformer(12, 3, 20, 2).train(training)
     theirs = torch.nn.TransformerEncoder(
         torch.nn.TransformerEncoderLayer(12, 3, 20, 0.0, norm_first=True),
@@ -181,7 +181,7 @@ def test_the_transformer_is_that_of_torch(training):
     assert torch.equal(first, second) != training
 
 
-def test_the_layers_of_the_transformer_start_differently():
+def test_layers_of_the_transformer_have_different_initial_weights():
     backbone = transformer(8, 2, 16, 3)
     weights = [layer.linear1.weight for layer in backbone.layers.layers]
     assert len(weights) == 3
@@ -243,12 +243,12 @@ def test_dropout_of_the_classifier():
     assert rates(mlp_dropout=0.2, mlp_dropout_in=0.0) == [0.0, 0.2]
 
 
-def test_batch_norm_takes_a_single_sentence():
+def test_batch_norm_of_a_single_sentence():
     norm = BatchNorm(3).double()
     expected = rand(1, 3) / (1 + norm.eps) ** 0.5
     assert_close([norm(rand(1, 3))], [expected])
     assert norm.training
-    assert norm.running_mean.eq(0).all()  # not counted
+    assert norm.running_mean.eq(0).all()  # the batch is not counted
     for count in (2, 4):
         assert norm(rand(count, 3)).mean(0).abs().max() < 1e-12
 
@@ -268,7 +268,7 @@ def test_pretrained_and_frozen_embeddings(tmp_path):
     assert not weight.requires_grad
 
 
-def test_temperature_follows_the_epochs():
+def test_temperature_is_annealed():
     model = encoder("second_order_lstm", num_cells=2)
     model.set_epoch(3)
     assert model.encoder.body.rnn.temperature.item() == pytest.approx(0.81)
@@ -304,7 +304,7 @@ def test_wrong_options(name, options, message):
 
 
 def test_no_sentence_nodes():
-    """The first row of the S-LSTM paper's Table 2; something else must be pooled then."""
+    """This is the first row of Table 2 of the S-LSTM paper; another pooling must be chosen."""
     name = "sentence_state_lstm"
     assert encoder(name, num_sentence_nodes=0, pooling="mean").encoder.body.node_size == 0
     with pytest.raises(UserError, match="does not have; use max"):

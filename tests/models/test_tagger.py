@@ -1,4 +1,4 @@
-"""Taggers: padding, spelling, boundaries, the CRF against an enumeration, options."""
+"""Taggers: padding, spelling, boundaries, options, and the CRF against enumeration."""
 
 import itertools
 
@@ -14,11 +14,11 @@ from .common import EOS, PAD
 from .sentences import LENGTHS
 from .taggers import NAMES, TAGS, batch, make_task, spelling, tagger
 
-WORDS = [length - 1 for length in LENGTHS]  # without </s>; the last sentence has none
+WORDS = [length - 1 for length in LENGTHS]  # without </s>; the last sentence is empty
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_padding_and_order_of_the_batch_do_not_show(name):
+def test_results_do_not_depend_on_padding_and_order(name):
     model = tagger(name).eval()
     rows = batch()
     letters = spelling(rows)
@@ -60,7 +60,7 @@ def both():
     return {"encoder_bidirectional": True}
 
 
-def test_words_alone():
+def test_a_tagger_without_characters():
     model = tagger("cas_lstm", make_task(spelled=False), char_filters=0).eval()
     rows = batch()
     found, _ = model(rows)
@@ -68,8 +68,8 @@ def test_words_alone():
     assert model.encoder.spelling is None
 
 
-def test_what_the_body_reads():
-    """The words, and only for the sentence-state LSTM <s> and </s> around them."""
+def test_boundaries():
+    """Only the sentence-state LSTM reads <s> and </s> around the words."""
     rows = batch()
     for name, options, first, last in (
         ("sentence_state_lstm", {}, 0, EOS),
@@ -87,8 +87,8 @@ def test_what_the_body_reads():
         assert tokens == ([first, *words, last] if first is not None else words)
 
 
-def test_words_and_their_spelling_keep_their_places():
-    """Between <s> and </s>, which have no spelling."""
+def test_boundaries_do_not_shift_words_and_spelling():
+    """<s> and </s>, which have no spelling, get features of zero, and no emissions."""
     model, seen = tagger("sentence_state_lstm").eval(), {}
     model.encoder.body.register_forward_hook(
         lambda module, args, output: seen.update(read=args[0], states=output[0])
@@ -108,7 +108,7 @@ def test_words_and_their_spelling_keep_their_places():
 
 @pytest.mark.parametrize("name", ["stacked_lstm", "sentence_state_lstm"])
 def test_a_padding_symbol_in_the_text(name):
-    """It stands for no word, but hides none behind it."""
+    """It stands for no word, and does not end the sentence."""
     model = tagger(name).eval()
     rows = batch()[1:2].clone()
     letters = spelling(rows)
@@ -133,20 +133,20 @@ def test_options_of_the_embeddings(tmp_path):
     assert not weight.requires_grad
 
 
-def test_temperature_follows_the_epochs():
+def test_temperature_is_annealed():
     model = tagger("second_order_lstm", num_cells=2)
     model.set_epoch(3)
     assert model.encoder.body.rnn.temperature.item() == pytest.approx(0.81)
 
 
-def test_emissions_of_short_numbers_are_single_ones():
+def test_emissions_of_half_precision_become_single():
     rows = batch()
     for dtype, expected in ((torch.bfloat16, torch.float32), (torch.float64, torch.float64)):
         assert tagger("stacked_lstm").to(dtype)(rows, spelling(rows))[0].dtype == expected
 
 
 def enumerate_tags(crf, emissions):
-    """log p of every sequence of tags of one sentence (T, K)."""
+    """Return the log-probability of every sequence of tags for one sentence (T, K)."""
     found = {}
     for tags in itertools.product(range(emissions.size(1)), repeat=len(emissions)):
         score = crf.start_transitions[tags[0]] + crf.end_transitions[tags[-1]]
@@ -185,7 +185,7 @@ def test_crf_against_all_sequences(crf):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_crf_with_short_parameters(crf, dtype):
-    """Sums over a sentence are in single precision all the same, and gradients come back."""
+    """Sums are computed in single precision; gradients have the type of the parameters."""
     short = TagCRF(3).to(dtype)
     short.load_state_dict(crf.state_dict())
     exact = TagCRF(3)
@@ -208,8 +208,8 @@ def test_crf_of_sentences_without_words(crf):
     assert crf.best(emissions, torch.zeros(2).long()) == [[], []]
 
 
-def test_best_tags_that_the_scheme_allows():
-    """Of all sequences of spans the most probable one, which the free one is not."""
+def test_best_tags_under_constraints():
+    """They are the most probable valid sequence, which is not the most probable of all."""
     torch.manual_seed(1)
     classes = ("O", "B-X", "I-X", "E-X", "S-X")
     crf, rules = TagCRF(5).double(), constraints(classes)
@@ -244,8 +244,8 @@ def test_marginals_against_all_sequences(constrained):
         assert_close([ours], [wanted])
 
 
-def test_a_sentence_for_which_there_are_no_allowed_tags():
-    """A single word where spans have two: the tags with the fewest broken rules."""
+def test_a_sentence_without_valid_tags():
+    """A single word where spans need two gets the tag with the fewest violations."""
     crf, rules = TagCRF(2), constraints(("B-X", "E-X"))
     emissions = torch.tensor([[[0.0, 3.0], [0.0, 3.0]]])
     assert crf.best(emissions, torch.tensor([2]), rules) == [[0, 1]]
@@ -254,12 +254,12 @@ def test_a_sentence_for_which_there_are_no_allowed_tags():
         crf = TagCRF(2).to(dtype)
         for part in crf.parameters():
             part.data.zero_()
-        crf.start_transitions.data[1] = 2.0  # not lost beside the penalty
+        crf.start_transitions.data[1] = 2.0  # the penalty must not absorb it
         assert crf.best(torch.zeros(1, 1, 2), torch.tensor([1]), rules) == [[1]]
 
 
-def test_crf_prefers_what_training_shows():
-    """Without emissions, a chain that alternates is learnt from its sequences alone."""
+def test_crf_learns_transitions():
+    """Without emissions, the transitions learn an alternating chain."""
     torch.manual_seed(0)
     crf = TagCRF(2)
     optimizer = torch.optim.SGD(crf.parameters(), 0.5)
@@ -291,14 +291,14 @@ def test_gradients_reach_all_parameters(output):
     target = torch.tensor([[0, 1, 2, -1, -1], [3, 2, 1, 0, 1], [-1] * 5])
     model(rows, spelling(rows), target)[1].backward()
     without = [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()]
-    # Nothing is below the first layer, and the model reads no weights of cells that are not there.
+    # No layer is below the first, and the model reads no weights of absent cells.
     assert without == []
 
 
 def test_spelling_by_hand():
-    """The maximum over the letters of a filter that reads the letter before, it, and the next.
+    """A feature is the maximum over the letters of a filter of width 3.
 
-    Around a word it reads zeros, whatever padding's embedding is.
+    Zeros surround the word, whatever the embedding of padding is.
     """
     layer = CharCNN(9, PAD, 1, 1).double()
     with torch.no_grad():
@@ -307,7 +307,7 @@ def test_spelling_by_hand():
         layer.convolve.weight.copy_(torch.tensor([[[10.0, 1.0, 0.1]]]))
         layer.convolve.bias.fill_(0.5)
     words = torch.tensor([[[4, 5, 6], [7, PAD, PAD], [PAD, PAD, PAD]]])
-    # 0·10 + 1 + .2, 10 + 2 + .3, 20 + 3; then a single letter, -4; then no word.
+    # 0·10 + 1 + .2, 10 + 2 + .3, 20 + 3; then a single letter, -4; then no word
     assert_close([layer(words)], [torch.tensor([[[23.5], [-3.5], [0.0]]]).double()])
 
 
@@ -333,7 +333,7 @@ def test_wrong_options(options, message):
         tagger("cas_lstm", **options)
 
 
-def test_tasks_that_do_not_fit():
+def test_incompatible_tasks():
     with pytest.raises(UserError, match="--char-filters needs the words' characters, but the"):
         tagger("cas_lstm", make_task(spelled=False))
     task = make_task()
@@ -343,7 +343,7 @@ def test_tasks_that_do_not_fit():
 
 
 def test_marginals_without_crf():
-    """Each tag by itself: 1/4 and 3/4 for scores log 1 and log 3."""
+    """Each word's tags are independent: 1/4 and 3/4 for scores log 1 and log 3."""
     model = tagger("stacked_lstm", tagger_output="softmax").eval()
     emissions = torch.tensor([[[1, 3]]]).double().log()
     wanted = torch.tensor([[[0.25, 0.75]]], dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Whole models whose tensors are no plain memory: exported graphs and shapes without numbers."""
+"""Whole models under torch.jit.trace and with fake tensors."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""Every cell in every shape of the translation model: one function, whichever way computed."""
+"""All cells in all variants of the translation model."""
 
 import pytest
 import torch
@@ -52,10 +52,10 @@ def test_shapes_distribution_and_gradients(case, variant):
     assert attn.shape == (*prev.shape, src.size(1))
     ones = torch.ones(prev.shape)
     assert_close([lprobs.exp().sum(-1).float(), attn.sum(-1).float()], [ones, ones], SINGLE)
-    # Every parameter matters: nothing is built and then left aside.
+    # Every parameter is used.
     outputs = [run(model.train())[0]]
     if model.decoder.adaptive_softmax is not None:
-        words = (3 * torch.arange(prev.numel()) % TARGET).view_as(prev)  # of all clusters
+        words = (3 * torch.arange(prev.numel()) % TARGET).view_as(prev)  # words of all clusters
         outputs = list(model.decoder.adaptive_softmax(outputs[0], words)[0])
     names, parameters = zip(*model.named_parameters(), strict=True)
     for name, grad in zip(names, gradients(weighted(outputs), parameters), strict=True):
@@ -69,7 +69,7 @@ def test_shapes_distribution_and_gradients(case, variant):
 @pytest.mark.parametrize("variant", ["sizes", "plain", "no-input-feed"])
 @pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
 def test_engines_agree(case, engine, variant, training):
-    """In training with dropout: the engines draw the same masks."""
+    """Dropout is active in training, and all engines draw the same masks."""
     compare_engines(case, engine, variant, training)
 
 
@@ -104,8 +104,8 @@ def test_a_sentence_alone_equals_its_row(case, variant):
 
 @every_family
 @every_variant
-def test_left_and_right_padding_are_the_same(case, variant):
-    """And attention is that on the positions of src_tokens."""
+def test_left_and_right_padding_give_the_same_output(case, variant):
+    """The attention is on the positions of src_tokens, too."""
     model = random_model(case, variant).eval()
     left, left_attn = run(model, source(left=True))
     right, right_attn = run(model, source(left=False))
@@ -119,8 +119,8 @@ def test_left_and_right_padding_are_the_same(case, variant):
 
 @every_engine
 @every_family
-def test_a_source_of_padding_alone(case, engine):
-    """Numbers, and no trace in other sentences or gradients."""
+def test_a_source_of_only_padding(case, engine):
+    """It gives finite numbers, and changes neither other sentences nor gradients."""
     model = random_model(case).eval()
     model.encoder.rnn.engine = model.decoder.rnn.engine = engine
     found = []
@@ -135,7 +135,7 @@ def test_a_source_of_padding_alone(case, engine):
 
 
 @every_engine
-def test_no_sentences(engine):
+def test_empty_batch(engine):
     model = random_model(FAMILIES[0]).eval()
     model.encoder.rnn.engine = model.decoder.rnn.engine = engine
     out, attn = run(model, source()[:0], target()[:0])
@@ -154,7 +154,7 @@ def test_target_padding_changes_nothing_before_it(case):
 
 
 @every_family
-def test_no_step_sees_the_future(case):
+def test_outputs_do_not_depend_on_later_words(case):
     model = random_model(case).eval()
     prev = target(lengths=(5, 5, 5))
     out, _ = run(model, prev=prev)
@@ -166,7 +166,7 @@ def test_no_step_sees_the_future(case):
 
 @every_family
 def test_encoder_output(case):
-    """(S, B, D*H) at the positions of src_tokens, zero at padding; final states (L, B, D*H)."""
+    """Outputs (S, B, D*H) are at the positions of src_tokens, and final states are (L, B, D*H)."""
     model = random_model(case, "bidirectional").eval()
     src = source()
     encoded = model.encoder(src)
@@ -200,7 +200,7 @@ def test_reorder_encoder_out(case):
 
 
 def test_reorder_encoder_out_twice():
-    """The second order is of the rows that the first one made."""
+    """The second order refers to the rows after the first."""
     model = random_model(Case("cas_lstm")).eval()
     encoded, prev = model.encoder(source()), target(lengths=(3, 3))
     for order in ([2, 0, 1, 1], [3, 0]):
@@ -226,7 +226,7 @@ def test_decoder_starts_from_the_encoders_final_states(encoder_layers, decoder_l
 
 
 def test_attention_by_hand():
-    """a = softmax(mᵀ W_a h), out = tanh(W_o [Σ a m; h]); no padding."""
+    """a = softmax(mᵀ W_a h) and out = tanh(W_o [Σ a m; h]), without padding."""
     torch.manual_seed(0)
     attention = Attention(source_size=3, hidden_size=4).double()
     m, h = torch.randn(5, 1, 3).double(), torch.randn(1, 1, 4).double()
@@ -240,7 +240,7 @@ def test_attention_by_hand():
 
 @every_family
 def test_input_feeding_by_hand(case):
-    """The bottom layer reads [embedding; output of the attention of the step before]."""
+    """The bottom layer reads [embedding; attention's output of the previous step]."""
     model = random_model(case, "plain").eval()
     decoder, encoded, prev = model.decoder, model.encoder(source()), target()
     state = decoder.initial_state(encoded)
@@ -257,7 +257,7 @@ def test_input_feeding_by_hand(case):
 
 
 @every_family
-def test_without_input_feeding_no_loop_over_attention(case, monkeypatch):
+def test_without_input_feeding_attention_is_computed_at_once(case, monkeypatch):
     calls = {"attention": 0, "engine": 0}
     forward, engine = Attention.forward, recurrence.run
 
@@ -305,8 +305,8 @@ def test_dropout_only_in_training(case, variant):
     "option",
     ["encoder_dropout_in", "encoder_dropout_out", "decoder_dropout_in", "decoder_dropout_out"],
 )
-def test_each_dropout_reaches_its_place(option):
-    """With p = 1 what it drops is gone: the embeddings, or the outputs."""
+def test_each_dropout_option(option):
+    """With p = 1 the embeddings, or the outputs, are zero."""
     model = random_model(Case("cas_lstm"), "plain", **{option: 1.0}).train()
     src, prev = source(lengths=(4, 4)), target(lengths=(3, 3))
     out, attn = run(model, src, prev)
@@ -326,7 +326,7 @@ def test_each_dropout_reaches_its_place(option):
 @every_family
 @pytest.mark.parametrize("variant", ["plain", "sizes"])
 def test_dropout_retained_at_inference(case, variant):
-    """fairseq-generate --retain-dropout, when it scores references and when it generates."""
+    """It is, both when references are scored and when text is generated with --retain-dropout."""
     model = random_model(case, variant, dropout=0.5).eval()
     src, prev = source(), target()
     encoded = model.encoder(src)
@@ -341,8 +341,8 @@ def test_dropout_retained_at_inference(case, variant):
 
 @pytest.mark.parametrize("variant", ["plain", "no-input-feed"])
 @torch.no_grad()
-def test_soft_routing_in_evaluation_if_asked_for(variant):
-    """Step by step, too."""
+def test_soft_routing_in_evaluation(variant):
+    """It also holds step by step."""
     (case,) = (case for case in FAMILIES if case.name == "second_order_lstm")
     model = random_model(case, variant, dropout=0.0)
     src, prev = source(), target(lengths=(3, 3, 3))
@@ -367,7 +367,7 @@ def test_soft_routing_in_evaluation_if_asked_for(variant):
 @pytest.mark.parametrize("variant", ["plain", "no-input-feed"])
 @pytest.mark.parametrize("named", [None, "the layer", "the decoder"])
 def test_dropout_between_layers_retained_at_inference(case, variant, named):
-    """Of all modules, or of those that are named by their class."""
+    """It is retained in all modules, or in those named by their class."""
     model = random_model(case, variant, dropout=0.0).eval()
     model.decoder.rnn.dropout = model.encoder.rnn.dropout = 0.5
     src, prev = source(), target()
@@ -405,5 +405,5 @@ def test_second_order_routes_softly_in_training_and_hard_in_eval():
     hard = at(1.0, False)
     assert_close([at(0.5, False)], [hard])
     assert (at(1.0, True) - at(0.5, True)).abs().max() > 1e-4
-    # Colder and colder, soft routing becomes the hard one.
+    # With a temperature near zero, soft routing equals hard routing.
     assert_close([at(1e-6, True)], [hard], DOUBLE)

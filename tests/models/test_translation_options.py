@@ -1,4 +1,4 @@
-"""What reaches the parts of a translation model: dropout, limits, a padding symbol in a text."""
+"""Translation models: dropout, initial weights, limits, and padding within a sentence."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ FOUR = {"lengths": (4, 4)}
 
 
 def test_dropout_between_the_layers():
-    """With p = 1 the upper layers read nothing from below, in training alone."""
+    """With p = 1 the upper layer reads zeros in training."""
     model = random_model(Case("stacked_lstm"), "no-input-feed", encoder_dropout_out=1.0).train()
     final = [model.encoder(source(seed=seed, **FOUR))["encoder_hidden"] for seed in (0, 9)]
     assert_close([final[0][1]], [final[1][1]])
@@ -30,8 +30,8 @@ def test_dropout_between_the_layers():
 
 
 @pytest.mark.parametrize("variant", ["sizes", "no-input-feed"])
-def test_dropout_behind_the_layer_to_another_size(variant):
-    """With p = 1 the vocabulary's bias is left, not that layer's; step by step as well."""
+def test_dropout_after_the_projection(variant):
+    """With p = 1 only the output bias contributes, in a whole pass and step by step."""
     model = random_model(Case("cas_lstm"), variant, decoder_dropout_out=1.0).train()
     assert model.decoder.additional_fc.bias.abs().max() > 0
     out, _ = run(model, source(**FOUR), target(lengths=(3, 3)))
@@ -43,7 +43,7 @@ def test_dropout_behind_the_layer_to_another_size(variant):
     assert_close([out], [model.decoder.fc_out.bias.expand_as(out)])
 
 
-def test_dropout_of_the_output_without_input_feeding():
+def test_dropout_of_the_output_without_projection():
     sizes = {"decoder_out_embed_dim": 4, "decoder_dropout_out": 1.0}
     model = random_model(Case("cas_lstm"), "no-input-feed", **sizes).train()
     assert model.decoder.additional_fc is None
@@ -61,8 +61,8 @@ def test_dropout_of_the_adaptive_softmax():
     ("options", "rnn", "embedding"),
     [({}, 0.1, 0.1), ({"init_range": 0.3}, 0.3, 0.1), ({"embed_range": 1.0}, 0.1, 1.0)],
 )
-def test_ranges_of_the_first_weights(options, rnn, embedding):
-    """Peepholes have that of the recurrent weights; attention and output layer have none."""
+def test_ranges_of_initial_weights(options, rnn, embedding):
+    """Peepholes have the range of recurrent weights; for attention and output layer it is fixed."""
     model = build("dg_lstm_tiny", make_task(), **options)
     for name, parameter in model.named_parameters():
         bound = rnn if ".rnn." in name else embedding if "embed_tokens" in name else 0.1
@@ -70,7 +70,7 @@ def test_ranges_of_the_first_weights(options, rnn, embedding):
             assert 0.7 * bound < parameter.abs().max().item() <= bound, name
 
 
-def test_longest_sentences():
+def test_max_positions():
     limits = {"max_source_positions": 30, "max_target_positions": 40}
     model = build("cas_lstm_tiny", make_task(), **limits)
     assert model.max_positions() == (30, 40)
@@ -78,7 +78,7 @@ def test_longest_sentences():
 
 @pytest.mark.parametrize("case", [Case("stacked_lstm"), Case("cas_lstm")], ids=str)
 def test_a_padding_symbol_in_the_text(case):
-    """It is not attended to, but hides nothing of what stands behind it."""
+    """It is not attended to, and does not end the sentence."""
     model = random_model(case, "bidirectional").eval()
     sentence = torch.tensor([[5, PAD, 6, EOS]])
     x = model.encoder.embed_tokens(sentence).transpose(0, 1)

@@ -1,4 +1,4 @@
-"""Where words stand in the text that they were split from."""
+"""Offsets of words in the text that they were split from."""
 
 import pytest
 from hypothesis import example, given, settings
@@ -13,7 +13,7 @@ TEXT = st.text(st.sampled_from("ab.,' \u00a0\t-!é中"), max_size=20)
 @settings(deadline=None)
 @given(TEXT, st.sampled_from(TOKENIZERS))
 @example("a ''a", "penn")
-def test_words_are_found_where_they_stand(line, tokenizer):
+def test_offsets_of_words(line, tokenizer):
     found = words(line, tokenizer)
     for word, (begin, end) in zip(found, word_offsets(found, line), strict=True):
         text = line[begin:end]
@@ -33,11 +33,11 @@ def test_words_are_found_where_they_stand(line, tokenizer):
         ("", ["a"], [""]),
     ],
 )
-def test_words_that_were_changed(line, split, shown):
+def test_offsets_of_changed_words(line, split, shown):
     assert [line[begin:end] for begin, end in word_offsets(split, line)] == shown
 
 
-def test_spans_from_left_to_right():
+def test_spans_are_in_text_order():
     tags, line = ["S-B", "O", "B-A", "E-A", "S-A"], "0 1 2 3 4"
     words = [TaggedWord(str(n), tag, 0.5, 2 * n, 2 * n + 1) for n, tag in enumerate(tags)]
     found = [(span.type, span.text) for span in TaggerHub.spans_of(None, words, line)]
