@@ -4,28 +4,20 @@ import random
 from types import SimpleNamespace
 
 import torch
-from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY
 from helpers import randomize
+from models.common import TARGET, dictionary
 
 import fairseq_casrnn
 
 fairseq_casrnn.register()
 
-SIZE = 23  # of the dictionary
+SIZE = TARGET  # of the dictionary
 WORDS = [f"w{index}" for index in range(4, SIZE)]
 
 
-def dictionary(size: int = SIZE) -> Dictionary:
-    """``size`` entries: fairseq's four and w4, w5, …"""
-    words = Dictionary()
-    for index in range(len(words), size):
-        words.add_symbol(f"w{index}")
-    return words
-
-
 def make_task(size: int = SIZE):
-    """What a model needs of a task."""
+    """A task's attributes that a model needs."""
     words = dictionary(size)
     return SimpleNamespace(
         source_dictionary=words, target_dictionary=words, begin_epoch=lambda epoch, model: None
@@ -33,7 +25,7 @@ def make_task(size: int = SIZE):
 
 
 def build(arch: str, task=None, **options):
-    """The model of an architecture, where ``options`` stand for those of the command line."""
+    """Build a model by its architecture; ``options`` are command-line options."""
     given = SimpleNamespace(**options)
     ARCH_CONFIG_REGISTRY[arch](given)
     model = ARCH_MODEL_REGISTRY[arch]
@@ -45,19 +37,19 @@ def build(arch: str, task=None, **options):
 
 
 def random_model(cell: str, **options):
-    """A float64 model of different sizes throughout, all of whose parameters are random."""
+    """A float64 model with random parameters, all of whose sizes differ."""
     sizes = {"decoder_embed_dim": 5, "decoder_hidden_size": 6, "decoder_layers": 2, "dropout": 0.0}
     return randomize(build(f"{cell}_lm", **{**sizes, **options}).double()).eval()
 
 
 def random_tokens(rows: int, steps: int, seed: int = 0) -> torch.Tensor:
-    """Words ``(rows, steps)``."""
+    """Random words ``(rows, steps)``."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(4, SIZE, (rows, steps), generator=generator)
 
 
 def write_text(path, sentences: int, seed: int = 0, words=WORDS, longest: int = 9):
-    """Random sentences in which a word tends to follow its neighbour in the list."""
+    """Write random sentences, in which most words follow their predecessor in ``words``."""
     rng = random.Random(seed)
     lines = []
     for _ in range(sentences):

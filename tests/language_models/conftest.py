@@ -1,4 +1,4 @@
-"""One binarised text and one trained model for all tests of a process."""
+"""A binarised text and a trained model, which all tests of a process share."""
 
 from pathlib import Path
 

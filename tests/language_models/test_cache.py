@@ -1,4 +1,4 @@
-"""A cache of the last words beside a language model."""
+"""The cache of recent words that is combined with a language model."""
 
 import json
 import math
@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from models.common import dictionary
 
 from fairseq_casrnn import cli
 from fairseq_casrnn.errors import UserError
@@ -14,7 +15,7 @@ from fairseq_casrnn.evaluation import evaluate_lm, lm_scores
 from fairseq_casrnn.evaluation.cache import Cache, cache_probabilities, mix, score_with_cache, tune
 from fairseq_casrnn.inference import lm_inputs, loading
 
-from .common import dictionary, random_model, random_tokens
+from .common import random_model, random_tokens
 
 
 def by_definition(features, words, size, flatness):
@@ -36,7 +37,7 @@ def random_text(length=40, size=3):
 
 @pytest.mark.parametrize("size", [1, 7, 100])
 @pytest.mark.parametrize("block", [1, 5, 512])
-def test_as_defined(monkeypatch, size, block):
+def test_probabilities_follow_the_definition(monkeypatch, size, block):
     monkeypatch.setattr(caches, "BLOCK", block)
     features, words = random_text()
     flatnesses = [0.0, 0.3, 2.0]
@@ -46,22 +47,22 @@ def test_as_defined(monkeypatch, size, block):
 
 
 def test_by_hand():
-    """Without flatness it counts; a cache that has not met a word gives it nothing."""
+    """With a flatness of 0 the cache counts words; a word that is not in it gets probability 0."""
     words = torch.tensor([5, 6, 5, 5, 7, 6])
     (found,) = cache_probabilities(torch.ones(6, 2), words, 3, [0.0])
     assert found == pytest.approx([math.nan, 0, 1 / 2, 2 / 3, 0, 0], nan_ok=True)
 
 
-def test_great_likeness():
-    """exp(θ h·h) alone would be beyond any float."""
+def test_large_features_do_not_overflow():
+    """exp(θ h·h) alone would overflow."""
     features = torch.tensor([[100.0, 0], [0, 100], [100, 0], [0, 100]])
     (found,) = cache_probabilities(features, torch.tensor([5, 6, 5, 5]), 10, [3.0])
     assert found == pytest.approx([math.nan, 0, 1, 0], nan_ok=True)
 
 
 @pytest.mark.parametrize("flatness", [1e-46, caches.STEEPEST])
-def test_flatness_beyond_single_precision(flatness):
-    """Nothing becomes NaN, which would stand for an empty cache."""
+def test_extreme_flatness(flatness):
+    """No probability becomes NaN, which would stand for an empty cache."""
     features, words = random_text()
     (found,) = cache_probabilities(features.float(), words, 7, [flatness])
     likest = [
@@ -82,7 +83,7 @@ def test_a_cache_larger_than_any_text():
     assert np.array_equal(found, cache_probabilities(features, words, 40, [0.5]), equal_nan=True)
 
 
-def test_mixed_by_hand():
+def test_interpolation_by_hand():
     log_probs = np.log([0.5, 0.2, 0.1])
     cached = np.array([math.nan, 0.6, 0])
     assert np.exp(mix(log_probs, cached, 0.25)) == pytest.approx([0.5, 0.3, 0.075])
@@ -99,8 +100,8 @@ def read(streams=1, sentences=6):
 
 
 @pytest.mark.parametrize("streams", [1, 3])
-def test_a_models_text(monkeypatch, streams):
-    """Features are what each word is predicted from, and every stream has a cache of its own."""
+def test_cache_of_a_model(monkeypatch, streams):
+    """A word is looked up by the features that predict it, and each stream has its own cache."""
     monkeypatch.setattr(lm_scores, "BATCH_TOKENS", 8)
     text, model = read(streams), random_model("second_order_lstm")
     scores, start = score_with_cache(text, Cache(5, 0.3, 0.7)), 0
@@ -119,7 +120,7 @@ def test_a_models_text(monkeypatch, streams):
     assert (scores.lengths == text.scores.lengths).all()
 
 
-def test_tuned_is_best():
+def test_tuning_finds_the_best_parameters():
     text = read()
     best = tune(text, 13)
     assert 0 < best.weight < 1
@@ -136,7 +137,7 @@ def run(capsys, *command) -> list[str]:
 
 
 def test_command(data, checkpoint, tmp_path, capsys):
-    """Chosen on validation, or given; the file of scores is with the cache, too."""
+    """Flatness and weight are tuned on validation or given, and --scores includes the cache."""
     options = (data, "--path", checkpoint, "--streams", "2", "--cache", "20")
     chosen, printed = run(capsys, *options, "--scores", tmp_path / "scores")
     model, task = loading.load_language_model(checkpoint, data)
@@ -168,7 +169,7 @@ def test_command(data, checkpoint, tmp_path, capsys):
 
 
 def test_runs(data, checkpoint, tmp_path, capsys):
-    """What recipes print and record, beside the perplexity without a cache."""
+    """Recipes print and record it beside the perplexity without cache."""
     for seed in (1, 2):
         run = tmp_path / "out" / "cas_lstm_lm_tiny" / f"seed{seed}"
         run.mkdir(parents=True)
@@ -223,7 +224,7 @@ def test_runs(data, checkpoint, tmp_path, capsys):
     ],
 )
 def test_mistakes(data, tmp_path, capsys, options, message):
-    """They are found before the model is read."""
+    """Errors are found before the model is loaded."""
     assert cli.main(["perplexity", str(data), "--path", str(tmp_path / "no.pt"), *options]) == 2
     error = capsys.readouterr().err
     assert message in error
@@ -250,6 +251,6 @@ def test_no_validation_set(data, checkpoint, tmp_path, capsys):
     assert cli.main([*command, "--cache-weight", "0.1", "--cache-flatness", "0"]) == 0
 
 
-def test_a_model_without_state():
+def test_streams_need_a_model_with_state():
     with pytest.raises(UserError, match="does not carry its state"):
         lm_scores.read_streams(torch.nn.Linear(1, 1), dictionary(), [torch.arange(4, 9)])

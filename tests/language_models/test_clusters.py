@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from fairseq import checkpoint_utils
+from models.common import dictionary
 
 from fairseq_casrnn import cli
 from fairseq_casrnn.analysis.clusters import cluster
@@ -10,7 +11,6 @@ from fairseq_casrnn.diagnostics.explain import explain
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.models.routing import read_assignment
 
-from .common import dictionary
 from .conftest import train
 
 
@@ -30,7 +30,7 @@ def test_wrong_seed():
 
 
 def test_command_and_training(data, checkpoint, tmp_path, capsys):
-    """What the command writes, --assignment-path reads; </s> and <unk> have their cells, too."""
+    """--assignment-path reads the written file, in which </s> and <unk> have cells, too."""
     out = tmp_path / "cells"
     command = ["data", "clusters", data, "--path", checkpoint, "--num-cells", 3, "--out", out]
     assert cli.main([str(part) for part in command]) == 0
@@ -40,10 +40,10 @@ def test_command_and_training(data, checkpoint, tmp_path, capsys):
     options = ["--arch", "second_order_lstm_lm_tiny", "--num-cells", 3, "--assignment-path", out]
     done = train(data, tmp_path / "model", *options, epochs=1)
     assert done.records("valid_loss")
-    assert not done.records("train_temperature")  # nothing to anneal
+    assert not done.records("train_temperature")  # a fixed assignment has no temperature
 
 
-def test_training_goes_on_with_its_own_table_only(data, tmp_path):
+def test_resuming_with_another_table_is_refused(data, tmp_path):
     cells, model = tmp_path / "cells", tmp_path / "model"
     cells.write_text("".join(f"w{n} 1\n" for n in range(4, 14)))
     options = ["--arch", "second_order_lstm_lm_tiny", "--num-cells", 3, "--assignment-path", cells]
@@ -56,7 +56,7 @@ def test_training_goes_on_with_its_own_table_only(data, tmp_path):
 
 
 def test_tables_for_other_data(tmp_path, caplog):
-    """Every table has the special symbols."""
+    """Special symbols are in every table, so that they cannot show which data it is for."""
     words, cells = dictionary(), tmp_path / "cells"
     caplog.set_level("INFO")
     types = len(words) - words.nspecial

@@ -1,6 +1,4 @@
-"""Dropout of language models: with p = 1 what it drops is gone, also where it is retained; and
-other options that reach their places.
-"""
+"""Dropout of language models with p = 1, and other options that reach the decoder."""
 
 import torch
 from helpers import assert_close
@@ -8,8 +6,8 @@ from helpers import assert_close
 from .common import build, random_model, random_tokens
 
 
-def test_behind_the_layer_to_another_size():
-    """The vocabulary's bias is left, not that layer's."""
+def test_dropout_after_the_projection():
+    """Only the output bias contributes."""
     for locked in (False, True):
         options = {"decoder_dropout_out": 1.0, "locked_dropout": locked}
         model = random_model("stacked_lstm", decoder_out_embed_dim=7, **options).train()
@@ -18,8 +16,8 @@ def test_behind_the_layer_to_another_size():
         assert_close([output], [model.decoder.fc_out.bias.expand_as(output)])
 
 
-def test_retained_step_by_step():
-    """fairseq-generate --retain-dropout, on the embeddings and on the output."""
+def test_dropout_retained_step_by_step():
+    """--retain-dropout of fairseq-generate applies to the embeddings and to the output."""
     for place in ("in", "out"):
         model = random_model("stacked_lstm", **{f"decoder_dropout_{place}": 1.0}).eval()
 
@@ -33,7 +31,7 @@ def test_retained_step_by_step():
         assert_close([steps(0)], [steps(1)])
 
 
-def test_the_engine_is_the_one_asked_for():
+def test_engine_reaches_the_layers():
     for engine in ("reference", None):
         assert build("cas_lstm_lm_tiny", engine=engine).decoder.rnn.engine == engine
 

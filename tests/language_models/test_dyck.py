@@ -1,4 +1,4 @@
-"""Dyck languages: the source, the files, the measures."""
+"""Dyck languages: the probabilistic grammar, the generated files, the measures."""
 
 import itertools
 import json
@@ -23,7 +23,7 @@ from fairseq_casrnn.evaluation.brackets import closing_tokens, count_right, dist
 
 
 def all_strings(k, m, low, high):
-    """Each string with its probability without regard to the length, by enumeration."""
+    """Enumerate all strings with their probabilities before the restriction of lengths."""
     pairs = dict(brackets(k))
     found = {}
 
@@ -45,8 +45,8 @@ def all_strings(k, m, low, high):
 
 
 @pytest.mark.parametrize(("k", "m", "low", "high"), [(2, 2, 1, 9), (1, 3, 5, 9), (3, 1, 4, 7)])
-def test_against_enumeration(k, m, low, high):
-    """Probabilities, entropy and expected length from a list of all strings."""
+def test_measures_equal_those_of_enumeration(k, m, low, high):
+    """Probabilities, entropy and expected length equal those of a list of all strings."""
     strings, source = all_strings(k, m, low, high), Source(k, m, low, high)
     total = sum(strings.values())
     assert source.log_total == pytest.approx(math.log(total))
@@ -62,16 +62,16 @@ def test_against_enumeration(k, m, low, high):
 
 @pytest.mark.parametrize(("m", "floor"), [(4, 2.520), (6, 2.611), (8, 2.661)])
 def test_floor_without_a_length_limit(m, floor):
-    """By hand: 3/2 bits everywhere but at depth m, where the walk is 1/(2m+1) of the time."""
+    """The entropy is 3/2 bits except at depth m, where the walk spends 1/(2m+1) of the time."""
     source = Source(2, m, 1, 6000)
     assert source.floor() == pytest.approx(2 ** (1.5 * 2 * m / (2 * m + 1)), rel=1e-9)
     assert source.floor() == pytest.approx(floor, abs=5e-4)
     assert source.entropy()[1] == pytest.approx(2 * m + 1)
 
 
-def test_long_strings_that_are_rare():
-    """Of depth 1 and one kind there is one string of n pairs, with probability 2^-(n+1)."""
-    for pairs in (1000, 20_000):  # or one more; of the latter a float cannot hold the probability
+def test_improbable_long_strings():
+    """With depth 1 and one kind, the string of n pairs is unique and has probability 2^-(n+1)."""
+    for pairs in (1000, 20_000):  # such probabilities underflow with 20,000 pairs
         source = Source(1, 1, 2 * pairs + 1, 2 * pairs + 3)
         expected = math.log(1.5) - (pairs + 1) * math.log(2)
         assert source.log_total == pytest.approx(expected, rel=1e-12)
@@ -103,7 +103,7 @@ def test_draws_are_seeded_and_disjoint(capsys):
 
     first, second = splits(1)
     assert not set(first) & set(second)
-    assert len(set(first)) < 50  # the shortest ones come again and again
+    assert len(set(first)) < 50  # short strings occur several times
     assert splits(1) == (first, second) != splits(2)
     assert "drawn again because they occurred before" in capsys.readouterr().out
     unique = [" ".join(s) for s in draw(source, 50, "1", set(), unique=True)]
@@ -113,8 +113,8 @@ def test_draws_are_seeded_and_disjoint(capsys):
 @pytest.mark.parametrize(
     "text", ["(a", "a)", "(a b)", "(a a) (a a)", "(a (a (a a) a) a)", "", "(c c)", "(a a) a)"]
 )
-def test_strings_that_are_none(text):
-    """Of depth 2 and lengths 3 to 3 there are only two."""
+def test_invalid_strings(text):
+    """There are only two strings of depth 2 and length 3."""
     source = Source(2, 2, 3, 3)
     assert source.log_prob(["(a", "a)"]) == pytest.approx(math.log(0.5))
     with pytest.raises(UserError, match="the source cannot emit"):
@@ -173,7 +173,7 @@ def test_wrong_options(tmp_path, capsys, options, message):
     assert not (tmp_path / "out").exists()
     (tmp_path / "out").mkdir()
     assert cli.main(["data", "dyck", "--out", str(tmp_path / "out"), *options]) == 2
-    assert not list((tmp_path / "out").iterdir())  # what was there is left
+    assert not list((tmp_path / "out").iterdir())  # existing files are kept
 
 
 def dictionary():
@@ -183,15 +183,16 @@ def dictionary():
     return words
 
 
-def test_distances_and_right_predictions():
-    """By hand: (a (b b) a) closes at distances 1 and 3, (b b) at 1."""
+def test_closing_distances_and_correct_predictions():
+    """(a (b b) a) closes at distances 1 and 3, and (b b) at distance 1."""
     words = dictionary()
     closing = closing_tokens(words)
     a, a_, b, b_ = (words.index(token) for token in itertools.chain(*brackets(2)))
     assert closing == {a_: a, b_: b}
     targets = torch.tensor([[a, b, b_, a_, 2], [b, b_, 2, 1, 1]])
     assert distances(targets, closing).tolist() == [[0, 0, 1, 3, 0], [0, 1, 0, 0, 0]]
-    share = torch.full((2, 5, len(words)), 0.01)  # most of the mass is on other tokens
+    # the remaining probability, which is not for brackets
+    share = torch.full((2, 5, len(words)), 0.01)
     share[0, 2, b_], share[0, 2, a_] = 0.08, 0.02  # 0.8 of that on closing brackets
     share[0, 3, a_], share[0, 3, b_] = 0.07, 0.02
     share[1, 1, b_], share[1, 1, a_] = 0.02, 0.08
@@ -207,7 +208,7 @@ def test_distances_and_right_predictions():
 
 @pytest.mark.full
 def test_training_logs_wcpa_and_analysis_agrees(data, tmp_path, capsys):
-    """What validation logs is what casrnn analyze dyck finds; also after a resume."""
+    """Training logs the WCPA that casrnn analyze dyck finds, also after resuming."""
     options = ["--task", "stateful_language_modeling", "--sentence-reset", "--cpu"]
     options += ["--criterion", "dyck_cross_entropy", "--arch", "second_order_lstm_lm_dyck"]
     options += ["--batch-size", "7", "--optimizer", "adam", "--lr", "0.03", "--num-workers", "0"]
@@ -249,7 +250,7 @@ def test_training_logs_wcpa_and_analysis_agrees(data, tmp_path, capsys):
 
 
 def test_wcpa_of_several_batches():
-    """The worst of the sums over batches, not a mean of the batches' worst."""
+    """WCPA is computed from sums over batches; it is not a mean over batches."""
     log = {"loss": 1.0, "ntokens": 1, "sample_size": 1}
     with metrics.aggregate(new_root=True) as total:
         for closed in ([(1, 1, 1), (3, 0, 2)], [], [(3, 3, 3), (5, 4, 5)]):
@@ -257,7 +258,7 @@ def test_wcpa_of_several_batches():
     assert total.get_smoothed_values()["wcpa"] == 0.6
 
 
-def test_wrong_analysis(data, tmp_path, capsys):
+def test_analyze_dyck_without_a_dyck_folder(data, tmp_path, capsys):
     assert cli.main(["analyze", "dyck", str(tmp_path), "--path", "x"]) == 2
     assert "give a folder of casrnn data dyck" in capsys.readouterr().err
     assert cli.main(["analyze", "dyck", str(data), "--path", "x", "--subset", "dev"]) == 2

@@ -1,4 +1,4 @@
-"""What fairseq-generate cannot do with language models, and what it can."""
+"""fairseq-generate with language models."""
 
 import pytest
 from command_lines.programs import fairseq
@@ -7,7 +7,7 @@ from fairseq_casrnn.diagnostics.explain import explain
 
 
 def generate(data, checkpoint, *options, split="eos"):
-    """Go on from the sentences of the test set."""
+    """Continue the sentences of the test set."""
     task = ["--task", "language_modeling", "--sample-break-mode", split, "--cpu"]
     options = ["--num-workers", "0", "--batch-size", "4", "--path", checkpoint, *options]
     return fairseq("generate", data, *task, *options)
@@ -21,14 +21,14 @@ def generate(data, checkpoint, *options, split="eos"):
         (["--add-bos-token"], "eos", "fairseq-generate cannot continue a text with --add-bos-"),
     ],
 )
-def test_refused(data, checkpoint, options, split, sentence):
+def test_refused_options(data, checkpoint, options, split, sentence):
     with pytest.raises((IndexError, AssertionError)) as caught:
         generate(data, checkpoint, *options, split=split)
     assert explain(caught.value).startswith(sentence)
 
 
-def test_beginnings_with_repeated_words(data, checkpoint):
-    """They stay as they are; only what follows repeats nothing."""
+def test_no_repeat_ngram_size_ignores_prefixes(data, checkpoint):
+    """Prefixes may repeat words; only their continuation may not."""
     done = generate(data, checkpoint, "--no-repeat-ngram-size", "1", "--beam", "2")
     lines = (data.parent / "test").read_text().splitlines()
     assert any(len(set(line.split())) < len(line.split()) for line in lines)

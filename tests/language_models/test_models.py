@@ -1,4 +1,4 @@
-"""The models <cell>_lm: sizes, named architectures, the state, sampling, mistakes."""
+"""The models <cell>_lm: sizes, named architectures, state, sampling, errors."""
 
 import pytest
 import torch
@@ -31,7 +31,7 @@ def count(model):
 @pytest.mark.parametrize(
     ("arch", "options", "cells"),
     [
-        # weight_ih, weight_hh and bias by hand
+        # weight_ih, weight_hh and bias
         ("stacked_lstm_lm_ptb", {}, 2 * (800 * 400 + 800)),
         ("stacked_gru_lm_ptb", {}, 2 * (600 * 400 + 600 + 200)),
         ("cas_lstm_lm_ptb", {}, 800 * 400 + 800 + 1000 * 400 + 1000),
@@ -82,7 +82,7 @@ def test_named_architectures(cell):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_output_layers(variant):
-    """Whatever the output layer, the probabilities are those of its definition."""
+    """Normalised probabilities equal the definition of each output layer."""
     options = {"decoder_embed_dim": 6, **VARIANTS[variant]}
     model = random_model("cas_lstm", **options)
     tokens = random_tokens(2, 4)
@@ -101,7 +101,7 @@ def test_output_layers(variant):
     assert (decoder.additional_fc is not None) == (variant in ("tied-other-size", "projected"))
 
 
-def test_dropout_acts_in_between_and_out():
+def test_dropout_of_input_output_and_between_layers():
     for name in ("in", "between", "out"):
         model = random_model("stacked_lstm", **{f"decoder_dropout_{name}": 0.5}).train()
         torch.manual_seed(0)
@@ -114,7 +114,7 @@ def test_dropout_acts_in_between_and_out():
 
 
 def test_locked_dropout():
-    """The same features of a row are dropped at all steps, others in another row."""
+    """In each row the same features are dropped at all steps; rows differ."""
     model = random_model("stacked_lstm", dropout=0.5, decoder_hidden_size=40, locked_dropout=True)
     torch.manual_seed(0)
     features = model.train().extract_features(random_tokens(2, 5))[0]  # (B, T, H)
@@ -131,7 +131,7 @@ def test_locked_dropout():
 
 
 def test_locked_dropout_between_layers():
-    """What the upper layer reads lacks the same features of a row at all steps."""
+    """The input of the upper layer lacks the same features of a row at all steps."""
     model = random_model(
         "stacked_lstm", decoder_layers=2, decoder_dropout_between=0.5, locked_dropout=True
     )
@@ -148,7 +148,7 @@ def test_locked_dropout_between_layers():
 
 @every_cell
 def test_weight_dropout(cell, monkeypatch):
-    """It is the pass with a masked, scaled weight, and what was dropped gets no gradient."""
+    """It equals a pass with a masked, scaled weight; dropped weights get no gradient."""
     model, tokens = random_model(cell, weight_dropout=0.5).train(), random_tokens(3, 6)
     weights, masks = [], []
 
@@ -176,7 +176,7 @@ def test_weight_dropout(cell, monkeypatch):
 
 
 def test_embed_dropout():
-    """A word is dropped at all of its places or at none, in training only."""
+    """In training, all occurrences of a word are dropped or none."""
     model, tokens = random_model("stacked_lstm", embed_dropout=0.5), random_tokens(8, 30)
     decoder = model.train().decoder
     whole = decoder.embed_tokens(tokens)
@@ -190,7 +190,7 @@ def test_embed_dropout():
 
 @every_cell
 def test_carried_state(cell):
-    """A text in three pieces gives what it gives in one, and no gradient flows between them."""
+    """A text in pieces gives the same as the whole, and no gradient flows between the pieces."""
     model, tokens = random_model(cell), random_tokens(3, 9)
     whole, _ = model(tokens)
     carried, pieces = CarriedState(), []
@@ -213,7 +213,7 @@ def test_models_of_an_ensemble_carry_states_of_their_own():
 
 @every_cell
 def test_incremental_steps(cell):
-    """Step by step, hypotheses swapped on the way, as all at once."""
+    """Steps equal one pass, although hypotheses are reordered between them."""
     model, tokens = random_model(cell), random_tokens(3, 6)
     whole, _ = model(tokens)
     state, order = {}, torch.tensor([2, 0, 1])
@@ -233,7 +233,7 @@ def test_padding_on_the_right_changes_nothing(cell):
 
 
 def test_search_continues_a_prefix():
-    """Beam search of beam 1 is the most likely word, again and again."""
+    """Beam search with beam 1 repeatedly takes the most probable word."""
     model, words = random_model("dg_lstm"), make_task().source_dictionary
     prefix = random_tokens(2, 3)
     generator = SequenceGenerator([model], words, beam_size=1, max_len_b=7, min_len=7)
@@ -248,15 +248,15 @@ def test_search_continues_a_prefix():
         assert hypotheses[0]["tokens"].tolist()[:7] == tokens[1:]
 
 
-def test_assignment(tmp_path):
-    """Each token goes to its cell: with a model of only that cell, one token gives the same."""
+def test_assignment_of_tokens_to_cells(tmp_path):
+    """A token gives the same as in a model that has only the cell it is assigned to."""
     table = tmp_path / "cells"
     table.write_text("\ufeffw5 1\nw4 0\nelsewhere 1\n")
     model = random_model("second_order_lstm", assignment_path=str(table))
     assert not any("attention" in name for name, _ in model.named_parameters())
     assert model.decoder.rnn.assignment[[4, 5, 6]].tolist() == [0, 1, 0]
     rnn = model.decoder.rnn
-    rnn.weight_ih_l0.data[24:] += 1  # cell 1 alone
+    rnn.weight_ih_l0.data[24:] += 1  # the parameters of cell 1
     before = model(torch.tensor([[4], [5]]))[0]
     rnn.weight_ih_l0.data[24:] -= 1
     after = model(torch.tensor([[4], [5]]))[0]

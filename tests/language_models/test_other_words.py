@@ -1,4 +1,4 @@
-"""Language models on data with another dictionary than their own."""
+"""Language models are refused on data with another dictionary."""
 
 import shutil
 
@@ -23,7 +23,7 @@ def refused():
 
 @pytest.fixture(scope="module")
 def other_words(data, tmp_path_factory):
-    """The same text with a dictionary of the same size, in which the words have other numbers."""
+    """The same text with a reversed dictionary, so that words have other indices."""
     folder = tmp_path_factory.mktemp("other")
     lines = (data / "dict.txt").read_text().splitlines(keepends=True)
     (folder / "dict.txt").write_text("".join(reversed(lines)))
@@ -40,7 +40,7 @@ def test_other_words(data, other_words, checkpoint, tmp_path):
         loading.load_language_model(checkpoint, other)
     with refused():
         train(other, tmp_path, epochs=3)
-    # Of fairseq's own task, too.
+    # a model of fairseq's own task
     own = [*PLAIN_TASK, "--save-dir", tmp_path / "own"]
     fairseq("train", data, *own, "--max-epoch", 1)
     path = tmp_path / "own" / "checkpoint_last.pt"
@@ -55,7 +55,7 @@ def test_other_words(data, other_words, checkpoint, tmp_path):
     fairseq("eval_lm", data, *plain)
     with refused():
         fairseq("eval_lm", other, *plain)
-    # Checkpoints that have the words apart from the task's state.
+    # a checkpoint that stores the words outside of the task's state
     saved = torch.load(path)
     saved["extra_state"]["words"] = saved["extra_state"].pop("task")["words"]
     saved["task_state"] = {}
@@ -68,7 +68,7 @@ def test_other_words(data, other_words, checkpoint, tmp_path):
 
 
 def test_translation_model(data, checkpoint, tmp_path):
-    """Of which the words of both sides are kept."""
+    """Its checkpoint stores the words of both sides."""
     state = torch.load(checkpoint)
     state["task_state"]["words"] = {"source": 1, "target": 2}
     torch.save(state, tmp_path / "translation.pt")
@@ -78,7 +78,7 @@ def test_translation_model(data, checkpoint, tmp_path):
 
 @pytest.mark.full
 def test_weights_of_a_model_of_other_words(data, other_words, checkpoint, tmp_path):
-    """Where a training starts from weights, of fairseq's own task or ours, they must fit."""
+    """--finetune-from-model compares the dictionaries, in fairseq's own task and in ours."""
     own = [*PLAIN_TASK, "--max-epoch", 1]
     fairseq("train", data, *own, "--save-dir", tmp_path / "own")
     start = ["--finetune-from-model", tmp_path / "own" / "checkpoint_last.pt"]

@@ -1,4 +1,4 @@
-"""casrnn perplexity, and the scores behind it."""
+"""``casrnn perplexity``, and the scores that it is computed from."""
 
 import math
 import re
@@ -12,6 +12,7 @@ import torch
 from command_lines.programs import fairseq
 from fairseq.data import Dictionary
 from fairseq.models import MODEL_REGISTRY
+from models.common import dictionary
 
 from fairseq_casrnn import cli
 from fairseq_casrnn.errors import UserError
@@ -22,14 +23,14 @@ from fairseq_casrnn.patches import install
 from fairseq_casrnn.patches.table import TABLE
 from fairseq_casrnn.recurrence import choice
 
-from .common import dictionary, random_model, random_tokens
+from .common import random_model, random_tokens
 from .conftest import train
 from .test_stateful_task import independent
 
 
 @torch.no_grad()
 def test_scores_of_sentences():
-    """As one by one, whatever their order and the batches."""
+    """The scores do not depend on the order of sentences and on batches."""
     model, words = random_model("cas_lstm"), dictionary()
     sentences = [
         torch.cat([row[:n], torch.tensor([2])])
@@ -48,10 +49,10 @@ def test_scores_of_sentences():
 
 
 @pytest.mark.parametrize("streams", [1, 3])
-def test_streams(monkeypatch, streams):
-    """In pieces as in one pass; the first token of each stream has no score.
+def test_scores_of_streams(monkeypatch, streams):
+    """Reading in pieces gives the scores of one pass, without the first token of each stream.
 
-    One of the others is the padding symbol, which is a token like any in the text itself.
+    The text contains the padding symbol, which is treated as any other word.
     """
     monkeypatch.setattr(lm_scores, "BATCH_TOKENS", 8)
     model, words = random_model("dg_lstm"), dictionary()
@@ -68,7 +69,7 @@ def test_streams(monkeypatch, streams):
 
 
 def test_a_model_trained_with_bos(data, tmp_path, capsys):
-    """As fairseq-eval-lm: <s> comes before each sentence and is not predicted."""
+    """As in fairseq-eval-lm, <s> comes before each sentence and is not predicted."""
     options = ["--task", "language_modeling", "--sample-break-mode", "eos", "--add-bos-token"]
     options += ["--cpu", "--num-workers", "0", "--max-tokens", "99"]
     training = ["--arch", "cas_lstm_lm_tiny", "--optimizer", "adam", "--lr", "0.03"]
@@ -87,8 +88,8 @@ def test_a_model_trained_with_bos(data, tmp_path, capsys):
     assert [others[line] for line in lines] == pytest.approx(scores, rel=1e-5)
 
 
-def test_nothing_to_evaluate(data, checkpoint):
-    """For which fairseq-eval-lm gives a perplexity of 1."""
+def test_eval_lm_of_no_tokens(data, checkpoint):
+    """fairseq-eval-lm would report a perplexity of 1."""
     install.apply(patch for patch in TABLE if patch.where == "eval_lm")
     options = ["--task", "stateful_language_modeling", "--sentence-reset", "--cpu"]
     shards = ["--gen-subset", "test", "--num-shards", "3", "--num-workers", "0", "--shard-id"]
@@ -98,7 +99,7 @@ def test_nothing_to_evaluate(data, checkpoint):
 
 
 @torch.no_grad()
-def test_streams_after_bos():
+def test_scores_of_streams_with_bos():
     model, words = random_model("cas_lstm"), dictionary()
     model.reads_bos = True
     text = random_tokens(1, 15)[0]
@@ -141,12 +142,12 @@ def test_command(data, checkpoint, tmp_path, capsys, options):
         ({"sample_break_mode": "none"}, False),
     ],
 )
-def test_models_of_single_sentences(options, warns):
+def test_training_on_single_sentences_is_recognised(options, warns):
     task = SimpleNamespace(args=SimpleNamespace(**options))
     assert perplexity.reads_single_sentences(task) is warns
 
 
-def test_a_model_of_single_sentences_gets_a_warning(data, tmp_path, capsys):
+def test_warning_of_a_model_of_single_sentences(data, tmp_path, capsys):
     train(data, tmp_path, "--sentence-reset", "--max-update", "1")
     command = ["perplexity", str(data), "--path", str(tmp_path / "checkpoint_last.pt")]
     assert cli.main(command) == 0
@@ -169,7 +170,7 @@ def test_soft_routing_is_that_of_training():
 
 
 @torch.no_grad()
-def test_soft_routing_by_command(data, capsys, monkeypatch):
+def test_soft_routing_option(data, capsys, monkeypatch):
     words = Dictionary.load(str(data / "dict.txt"))
     task = SimpleNamespace(source_dictionary=words, target_dictionary=words, begin_epoch=None)
     task.args = SimpleNamespace(sentence_reset=False)
@@ -194,7 +195,7 @@ def test_a_runs_folder(data, checkpoint, tmp_path):
 
 
 def test_a_checkpoint_from_before_an_option(data, checkpoint, tmp_path):
-    """fairseq fills the gaps of models, not those of architectures with a name of their own."""
+    """fairseq adds missing options of models, but not of named architectures."""
     state = torch.load(checkpoint)
     for name in ("embed_dropout", "weight_dropout", "locked_dropout"):
         del state["cfg"]["model"][name]
@@ -208,8 +209,8 @@ def test_a_checkpoint_from_before_an_option(data, checkpoint, tmp_path):
 
 
 @pytest.mark.parametrize("value", ["nan", "inf"])
-def test_damaged_weights(data, checkpoint, tmp_path, capsys, value):
-    """One of them would leave a few tokens out, and the rest with a perplexity that looks right."""
+def test_weights_that_are_not_finite(data, checkpoint, tmp_path, capsys, value):
+    """NaN scores would leave tokens out, and the rest would have a plausible perplexity."""
     state = torch.load(checkpoint)
     state["model"]["decoder.embed_tokens.weight"][5, 2] = float(value)
     torch.save(state, tmp_path / "damaged.pt")
@@ -219,7 +220,7 @@ def test_damaged_weights(data, checkpoint, tmp_path, capsys, value):
     assert error.count("\n") == 1
 
 
-def test_probabilities_that_are_no_numbers():
+def test_nan_probabilities():
     model, words = random_model("cas_lstm"), dictionary()
     with torch.no_grad():
         model.decoder.embed_tokens.weight[5] = float("nan")
@@ -240,7 +241,7 @@ def test_evaluation_of_runs(data, checkpoint, tmp_path, caplog):
         checkpoint.parent,
         Namespace(data=tmp_path, checkpoint="last", sentence_reset=True, cache=None),
     )
-    assert not caplog.messages  # nothing between the lines of a recipe
+    assert not caplog.messages  # a recipe's output has no other lines
     for subset in ("valid", "test"):
         count, value = independent(checkpoint, data, subset, sentences=True)
         assert result[f"{subset}_tokens"] == count
@@ -286,7 +287,7 @@ def test_mistakes(data, checkpoint, tmp_path, capsys, options, message):
 
 
 def test_a_prepared_folder(data, checkpoint, tmp_path, capsys):
-    """DIR of casrnn prepare stands for DIR/data-bin."""
+    """A folder of casrnn prepare stands for its data-bin."""
     (tmp_path / "data-bin").symlink_to(data)
     printed = []
     for folder in (data, tmp_path):

@@ -18,7 +18,7 @@ from .conftest import train
 
 @torch.no_grad()
 def independent(checkpoint, data, subset, sentences=False, streams=1):
-    """(tokens, perplexity) from one forward pass over each stream or sentence, in double."""
+    """(tokens, perplexity) of one float64 pass over each stream or sentence."""
     (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
         [str(checkpoint)], arg_overrides={"data": str(data)}
     )
@@ -37,13 +37,13 @@ def independent(checkpoint, data, subset, sentences=False, streams=1):
 
 
 def size(data, subset):
-    """Tokens of the text, line ends counted."""
+    """The number of tokens in the text, including line ends."""
     lines = (data.parent / subset).read_text().splitlines()
     return sum(len(line.split()) + 1 for line in lines)
 
 
 def evaluated(done):
-    """(tokens, perplexity) that fairseq-eval-lm logged."""
+    """(tokens, perplexity) as fairseq-eval-lm logs them."""
     tokens = re.search(r"Evaluated ([\d,]+) tokens", done.log)[1]
     return int(tokens.replace(",", "")), float(re.search(r"Perplexity: ([\d.]+)", done.log)[1])
 
@@ -57,14 +57,15 @@ def test_the_record_of_the_data(data, tmp_path):
 
 @pytest.mark.parametrize("sentences", [False, True])
 def test_validation_counts_every_token_once(data, tmp_path, sentences):
-    """The logged loss is the exact one, though the batches are ragged and the state flows."""
+    """The logged loss is exact, although batches differ in size and the state is carried."""
     options = ["--sentence-reset"] if sentences else []
     done = train(data, tmp_path, *options, "--dropout", 0, epochs=1)
     valid = done.records("valid_loss")[-1]
     checkpoint = tmp_path / "checkpoint_last.pt"
     count, exact = independent(checkpoint, data, "valid", sentences, streams=4)
     saved = torch.load(checkpoint)["extra_state"]
-    assert saved["val_loss"] == pytest.approx(math.log2(exact), abs=6e-4)  # three digits
+    # logged with three digits
+    assert saved["val_loss"] == pytest.approx(math.log2(exact), abs=6e-4)
     assert float(valid["valid_ppl"]) == pytest.approx(exact, abs=0.006)
     training = done.records("train_loss")[-1]
     updates = int(training["train_num_updates"])
@@ -87,7 +88,7 @@ def test_eval_lm(data, checkpoint, options):
 
 @pytest.mark.full
 def test_fairseqs_own_task(data, tmp_path):
-    """language_modeling by sentences trains, validates and evaluates these models, too."""
+    """fairseq's task language_modeling trains, validates and evaluates these models, too."""
     own = ["--task", "language_modeling", "--sample-break-mode", "eos", "--batch-size", 8]
     train_options = ["--cpu", "--optimizer", "adam", "--lr", 0.01, "--num-workers", 0]
     save = ["--max-epoch", 1, "--save-dir", tmp_path, "--arch", "second_order_lstm_lm_tiny"]
@@ -114,14 +115,14 @@ def test_sampling(data, checkpoint, task):
     assert len(done.lines("H")) == 2 * 9
 
 
-def test_streams_are_not_continued(data, checkpoint):
+def test_generation_from_streams_is_refused(data, checkpoint):
     arguments = ["--task", "stateful_language_modeling", "--cpu", "--path", checkpoint]
     with pytest.raises(UserError, match="give --sentence-reset as well"):
         fairseq("generate", data, *arguments, "--batch-size", 4, "--num-workers", 0)
 
 
 def test_sentences_of_any_length(data, tmp_path):
-    """Only --max-target-positions limits them; --tokens-per-sample is of fairseq's own task."""
+    """--tokens-per-sample, an option of fairseq's own task, does not limit them."""
     options = ["--sentence-reset", "--tokens-per-sample", 3]
     done = train(data, tmp_path, *options, epochs=1)
     updates = int(done.records("train_loss")[-1]["train_num_updates"])
@@ -138,8 +139,8 @@ def test_sentences_of_any_length(data, tmp_path):
     assert "source" not in sentence
 
 
-def test_no_limit_in_fairseqs_own_task_either(data, tmp_path):
-    """It would leave out longer sentences of a test set, or all of them, and say so in the log."""
+def test_sentences_of_any_length_in_fairseqs_own_task(data, tmp_path):
+    """fairseq would skip longer sentences of the test set, and only log how many."""
     options = ["--task", "language_modeling", "--tokens-per-sample", 3, "--cpu"]
     options += ["--sample-break-mode", "eos", "--num-workers", 0]
     train_options = ["--max-tokens", 100, "--optimizer", "adam", "--max-epoch", 1]
@@ -153,7 +154,7 @@ def test_no_limit_in_fairseqs_own_task_either(data, tmp_path):
 
 
 def test_validation_that_is_too_short(data, tmp_path):
-    """Before the first epoch, not after it."""
+    """The error comes before the first epoch."""
     options = ["--batch-size-valid", 40, "--bptt", 2]
     message = "the split 'valid' has .* tokens, too few for 40 streams .*; lower --batch-size-valid"
     with pytest.raises(UserError, match=message):
@@ -162,7 +163,7 @@ def test_validation_that_is_too_short(data, tmp_path):
 
 
 def test_adaptive_softmax(data, tmp_path):
-    """The logged loss is that of all words, also of those whose number in a cluster is 1."""
+    """The logged loss includes all words, among them those with index 1 in a cluster."""
     options = ["--adaptive-softmax-cutoff", "8,15", "--criterion", "adaptive_loss"]
     options += ["--ddp-backend", "legacy_ddp", "--dropout", 0]
     train(data, tmp_path, *options, epochs=1)

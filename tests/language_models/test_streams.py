@@ -1,4 +1,4 @@
-"""Texts as streams."""
+"""Texts that are read as parallel streams."""
 
 import numpy as np
 import pytest
@@ -35,12 +35,13 @@ def test_every_token_but_the_first_of_a_stream_is_predicted_once(
         assert len(target) == rows
         assert batch["ntokens"] == int(target.ne(PAD).sum())
         for row, inputs, outputs in zip(batch["id"].tolist(), source, target, strict=True):
-            assert row // rows == number % workers  # a stream stays with its worker
+            assert row // rows == number % workers  # each worker keeps its streams
             real = outputs.ne(PAD)
             assert torch.equal(outputs[real], inputs[real] + 1)
             assert torch.equal(real, inputs.ne(PAD))
             if real.any():
-                assert inputs[0] == seen.get(row, inputs[0])  # where the piece before ended
+                # it starts where the previous piece ended
+                assert inputs[0] == seen.get(row, inputs[0])
                 seen[row] = outputs[real][-1]
             predicted += outputs[real].tolist()
     firsts = 10 + text.bounds[:-1]
@@ -50,7 +51,7 @@ def test_every_token_but_the_first_of_a_stream_is_predicted_once(
 def test_lengths_of_streams_differ_by_one_at_most():
     text = StreamDataset(torch.arange(11), PAD)
     assert text.cut(4).sizes.tolist() == [2, 2, 2, 1]
-    assert text.sizes.tolist() == [10]  # others may cut it in another way
+    assert text.sizes.tolist() == [10]  # the caller may divide it differently
     with pytest.raises(UserError, match="11 tokens, too few for 6 streams"):
         text.cut(6)
 

@@ -1,4 +1,4 @@
-"""Streams of text in training: the state carried along, interruptions, several workers."""
+"""Streams of text in training: carried state, interruptions, several workers."""
 
 import socket
 
@@ -15,8 +15,11 @@ from fairseq_casrnn.tasks.stream_state import StreamPosition
 from .conftest import TRAIN, train
 
 
-def test_streams_go_on_from_zeros_now_and_then(data, tmp_path, monkeypatch):
-    """Each by its own chance, in training alone; the text's start is not counted."""
+def test_state_reset_prob(data, tmp_path, monkeypatch):
+    """Each stream is reset independently, in training only.
+
+    The start of the text does not count.
+    """
     original, seen = CarriedState.get, {True: [], False: []}
 
     def before(self, decoder):
@@ -42,7 +45,7 @@ def test_streams_go_on_from_zeros_now_and_then(data, tmp_path, monkeypatch):
 @pytest.mark.sampled(every=2)
 @pytest.mark.parametrize(("jitter", "reset"), [(0, 0), (2, 0), (0, 0.3)])
 def test_resume_in_the_middle_of_an_epoch(data, tmp_path, jitter, reset):
-    """Position and state are in the checkpoint: the end is that of an uninterrupted run."""
+    """Position and state are restored, so that the result equals that of an uninterrupted run."""
     options = ["--bptt-jitter", jitter, "--state-reset-prob", reset, "--arch", "dg_lstm_lm_tiny"]
     train(data, tmp_path / "whole", *options, epochs=2)
     train(data, tmp_path / "parts", *options, "--max-update", 5)
@@ -56,7 +59,7 @@ def test_resume_in_the_middle_of_an_epoch(data, tmp_path, jitter, reset):
     assert_same_training(*(tmp_path / name / "checkpoint_last.pt" for name in names))
 
 
-def test_resume_after_an_epoch_whose_last_batches_are_left_out(data, tmp_path):
+def test_resume_after_an_epoch_with_skipped_remainder(data, tmp_path):
     options = ["--update-freq", 5, "--skip-remainder-batch", "--bptt-jitter", 2]
     train(data, tmp_path / "whole", *options, epochs=2)
     for epochs in (1, 2):
@@ -66,7 +69,7 @@ def test_resume_after_an_epoch_whose_last_batches_are_left_out(data, tmp_path):
 
 
 def test_validation_on_the_training_text(data, tmp_path):
-    """With other streams, in the middle of the epoch: the training does not notice."""
+    """Validation in the middle of an epoch, with other streams, does not change the training."""
     losses = []
     for subsets in ("valid", "train,valid"):
         options = ["--valid-subset", subsets, "--batch-size-valid", 2, "--bptt-jitter", 2]
@@ -79,7 +82,7 @@ def test_validation_on_the_training_text(data, tmp_path):
 
 
 def test_an_epoch_starts_from_zeros(data, tmp_path):
-    """Resumed at an epoch's start, where no state is kept, the run is the same as well."""
+    """So resuming at the start of an epoch, where no state is stored, changes nothing."""
     train(data, tmp_path / "whole", epochs=2)
     train(data, tmp_path / "parts", epochs=1)
     train(data, tmp_path / "parts", "--validate-interval-updates", 3, epochs=2)
@@ -97,14 +100,14 @@ def test_resume_with_another_number_of_streams(data, tmp_path):
 
 @pytest.mark.parametrize("bptt", [4, 9])
 def test_resume_with_pieces_of_another_length(data, tmp_path, bptt):
-    """fairseq counts batches, so that it would go on elsewhere in the text."""
+    """fairseq counts batches, and would continue at another place of the text."""
     train(data, tmp_path, "--max-update", 5)
     with pytest.raises(UserError, match=r"after 5 batches with 30 steps in total.*--bptt"):
         train(data, tmp_path, "--bptt", bptt)
 
 
 def test_two_workers(data, tmp_path, warm_python):
-    """Two workers with two streams each do what one does with four; also after an interruption."""
+    """Two workers with two streams each equal one with four, also after an interruption."""
     options = [*TRAIN, "--dropout", 0, "--max-epoch", 2]
     commands = Commands(tmp_path, warm_python)
 

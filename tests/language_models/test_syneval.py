@@ -1,4 +1,4 @@
-"""Syntactic evaluation on generated pairs."""
+"""Targeted syntactic evaluation (``casrnn analyze syneval``) on generated pairs of sentences."""
 
 import csv
 import itertools
@@ -7,6 +7,7 @@ import random
 
 import pytest
 import torch
+from models.common import dictionary
 
 from fairseq_casrnn import cli
 from fairseq_casrnn.analysis import syneval
@@ -15,7 +16,7 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import lm_scores, sentence_scores
 from fairseq_casrnn.inference import loading
 
-from .common import WORDS, dictionary, random_model
+from .common import WORDS, random_model
 from .conftest import train
 
 LINES = [
@@ -41,7 +42,7 @@ def test_pairs_and_categories(tmp_path):
         ]
 
 
-def test_there_are_nineteen_categories(tmp_path):
+def test_nineteen_categories_in_the_papers_order(tmp_path):
     lines = []
     for name in syneval.NAMES:
         sentences = ["a", "b", "c"] if "npi" in name else ["a", "b"]
@@ -49,11 +50,11 @@ def test_there_are_nineteen_categories(tmp_path):
     (tmp_path / "t.tsv").write_text("\n".join(lines))
     pairs = syneval.read_pairs(tmp_path / "t.tsv")
     assert len({pair.category for pair in pairs}) == 19
-    table = syneval.compare(pairs[::-1], dict.fromkeys("abc", 0.0))  # the order is the paper's
+    table = syneval.compare(pairs[::-1], dict.fromkeys("abc", 0.0))  # in the order of the paper
     assert list(table) == list(dict.fromkeys(pair.category for pair in pairs))
 
 
-def test_a_tie_is_wrong():
+def test_a_tie_counts_as_wrong():
     pairs = [Pair("x", "a", "b"), Pair("x", "b", "a"), Pair("y", "a", "c"), Pair("x", "a", "c")]
     table = syneval.compare(pairs, {"a": -1.0, "b": -2.0, "c": -1.0})
     assert table == {"x": Accuracy(3, 1, 1), "y": Accuracy(1, 0, 1)}
@@ -66,7 +67,7 @@ def test_a_tie_is_wrong():
 @pytest.mark.parametrize("options", [{}, {"adaptive_softmax_cutoff": "9,15"}])
 @torch.no_grad()
 def test_scores(monkeypatch, end, options):
-    """As sentence by sentence in full, though prefixes are shared and batches are small."""
+    """Shared prefixes and small batches give the scores of whole sentences."""
     monkeypatch.setattr(sentence_scores, "BATCH_TOKENS", 20)
     model, words = (
         random_model("second_order_lstm", decoder_hidden_size=16, **options),
@@ -81,11 +82,11 @@ def test_scores(monkeypatch, end, options):
         table = model.get_normalized_probs(model(source), log_probs=True)[0]
         expected = table.gather(1, tokens[:, None]).sum()
         assert scores[sentence] == pytest.approx(float(expected), rel=1e-5)
-    assert scores["w4 nobody"] == scores["w4 knows"]  # both unknown
+    assert scores["w4 nobody"] == scores["w4 knows"]  # both words are unknown
 
 
 def test_transformer(data, tmp_path):
-    """The baseline may be fairseq's own."""
+    """A transformer of fairseq may be the baseline."""
     sizes = ["--decoder-embed-dim", 8, "--decoder-ffn-embed-dim", 8, "--decoder-layers", 1]
     options = ["--sentence-reset", "--arch", "transformer_lm", "--decoder-attention-heads", 2]
     train(data, tmp_path, *options, *sizes, epochs=1)
@@ -110,7 +111,7 @@ def test_command(data, checkpoint, tmp_path, capsys):
 
 
 def test_a_baseline_beside_the_model(data, checkpoint, tmp_path, capsys):
-    """Each with its own scores; the end of the sentence counts unless it is left out."""
+    """Both models have their own scores; </s> counts unless --without-end is given."""
     paths = [tmp_path / name for name in ("one.pt", "other.pt")]
     for factor, path in zip((4, -4), paths, strict=True):
         state = torch.load(checkpoint)
@@ -176,6 +177,6 @@ def test_malformed_files(tmp_path, content, message):
         syneval.read_pairs(tmp_path / "none.tsv")
 
 
-def test_words_that_are_symbols_of_fairseq():
+def test_special_symbols_are_unknown_words():
     words = dictionary()
     assert sentence_scores.encode("<pad> w4 </s>", words, False) == (words.unk(), 4, words.unk())

@@ -1,4 +1,4 @@
-"""The task stateful_language_modeling in parts: which data, which pieces, which state."""
+"""Parts of the task stateful_language_modeling: data, pieces, state."""
 
 from collections import Counter
 
@@ -26,7 +26,7 @@ def make_task(data, **options):
 
 @pytest.fixture(scope="module")
 def other(data, tmp_path_factory):
-    """Another text, by the same dictionary."""
+    """Another text with the same dictionary."""
     folder = tmp_path_factory.mktemp("other")
     for seed, split in enumerate(("train", "valid", "test"), 7):
         write_text(folder / split, 40, seed)
@@ -47,7 +47,7 @@ def test_options_without_effect_are_named(data, caplog, sentences):
     assert "has no effect" not in caplog.text
 
 
-def test_folders_take_turns(data, other):
+def test_epochs_alternate_between_data_folders(data, other):
     task, texts = make_task(f"{data}:{other}"), []
     for epoch in (1, 2, 3):
         task.load_dataset("train", epoch=epoch)
@@ -59,7 +59,7 @@ def test_folders_take_turns(data, other):
     assert not torch.equal(texts[0], texts[1])
 
 
-def test_jitter_is_of_the_seed_and_the_epoch_and_in_training_alone(data):
+def test_jitter_depends_on_seed_and_epoch(data):
     task = make_task(data, bptt_jitter=2.0)
 
     def lengths(seed, epoch, training=True):
@@ -74,8 +74,8 @@ def test_jitter_is_of_the_seed_and_the_epoch_and_in_training_alone(data):
     assert set(lengths(1, 1, training=False)[:-1]) == {6}
 
 
-def test_which_streams_go_on_from_zeros(data):
-    """Others at each update, piece and worker and with each seed; h and c together."""
+def test_streams_that_are_reset(data):
+    """The streams vary with update, piece, worker and seed; h and c are reset together."""
     state = tuple(torch.ones(2, 64, 3) for _ in "hc")
 
     def kept(seed=3, start=6, update=5, worker=0):
@@ -95,8 +95,8 @@ def test_which_streams_go_on_from_zeros(data):
     assert make_task(data).reset_random_streams(state, 6, 5) is state
 
 
-def test_a_batch_that_comes_again_starts_where_it_did(data):
-    """As after an overflow of half precision; training and evaluation do not mix."""
+def test_a_repeated_batch_starts_from_the_same_state(data):
+    """A batch is repeated after an overflow; training and evaluation have separate states."""
     task, begun = make_task(data), []
 
     def step(sample, number):
@@ -119,7 +119,7 @@ def test_a_batch_that_comes_again_starts_where_it_did(data):
     assert begun == [None, 1, None, 1, 7, 3, None]
 
 
-def test_sentences_of_one_length_come_in_random_order(data):
+def test_sentences_of_equal_length_are_shuffled(data):
     task = make_task(data, sentence_reset=True)
     task.load_dataset("train")
     dataset = task.datasets["train"]
