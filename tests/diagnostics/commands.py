@@ -1,4 +1,4 @@
-"""fairseq's command lines, and a corpus for them."""
+"""Run fairseq's command lines, and write a corpus for them."""
 
 import math
 import random
@@ -24,7 +24,7 @@ TRAINING += " --num-workers 0"
 
 @dataclass
 class Done:
-    """What a command line left behind."""
+    """The result of a command line."""
 
     status: int
     out: str
@@ -32,10 +32,10 @@ class Done:
 
     @property
     def sentence(self) -> str:
-        """The one sentence that a command printed which failed as it should."""
+        """The only sentence that a failed command printed."""
         assert self.status > 0, (self.status, self.out[-2000:])
         assert "Traceback" not in self.out + self.err, self.err
-        # Where several processes run, torch puts their number before it.
+        # With several processes, torch prints their number before it.
         (sentence,) = re.findall(r"^(?:\[rank\d\]: )?error: (.*)", self.err, re.MULTILINE)
         return sentence
 
@@ -46,26 +46,26 @@ class Done:
 
 @dataclass
 class Started:
-    """A command line that runs; ``folder`` has its output."""
+    """A running command line; ``folder`` has its output."""
 
     process: subprocess.Popen
     folder: Path
 
     def interrupt_after(self, text: str, number: int = signal.SIGINT) -> None:
-        """Send a signal, Ctrl-C's say, as soon as ``text`` has been printed."""
+        """Send a signal, by default that of Ctrl-C, as soon as ``text`` has been printed."""
         while text not in (self.folder / "out").read_text():
             assert self.process.poll() is None, (self.folder / "err").read_text()
             time.sleep(0.01)
         self.process.send_signal(number)
 
     def finish(self) -> Done:
-        """Wait for its end."""
+        """Wait until the command ends."""
         status = self.process.wait()
         return Done(status, (self.folder / "out").read_text(), (self.folder / "err").read_text())
 
 
 class Commands:
-    """fairseq's command lines, run by ``python``; each in a folder of its own."""
+    """Runs fairseq's command lines with ``python``, each in a new folder."""
 
     def __init__(self, folder: Path, python: str):
         self.folder, self.python, self.count = folder, python, 0
@@ -76,7 +76,7 @@ class Commands:
     def start(
         self, program: str, *args, stdin: bytes = b"", file_size: int | None = None
     ) -> Started:
-        """Start ``fairseq-PROGRAM`` with an input, and a limit on the bytes of a file it writes."""
+        """Start ``fairseq-PROGRAM`` with an input and a limit on the size of files."""
         self.count += 1
         cwd = self.folder / str(self.count)
         cwd.mkdir()
@@ -103,18 +103,18 @@ class Commands:
         return Started(process, cwd)
 
     def train(self, data: Path, *args, **options) -> Done:
-        """``fairseq-train`` with a new save dir, unless ``args`` name one."""
+        """Run ``fairseq-train`` with a new save dir, unless ``args`` name one."""
         return self.start_training(data, *args, **options).finish()
 
     def start_training(self, data: Path, *args, **options) -> Started:
-        """As ``train``, without waiting for its end."""
+        """Start a training like ``train``, without waiting for its end."""
         save = self.folder / f"{self.count + 1}" / "save"
         arguments = ["--save-dir", save, *TRAINING.split(), *args]
         return self.start("train", data, *arguments, **options)
 
 
 def write_corpus(folder: Path, letters: str = LETTERS) -> Path:
-    """Text files ``folder/{train,valid,test}.{xx,yy}`` of words of one letter."""
+    """Write text files ``folder/{train,valid,test}.{xx,yy}``, whose words are single letters."""
     rng = random.Random(1)
     folder.mkdir(parents=True, exist_ok=True)
     for split, size in (("train", 40), ("valid", 6), ("test", 6)):
@@ -125,7 +125,7 @@ def write_corpus(folder: Path, letters: str = LETTERS) -> Path:
 
 
 def preprocess(fairseq: Commands, text: Path, *args, **options) -> Done:
-    """``fairseq-preprocess`` of a corpus of ``write_corpus`` into ``text/bin``."""
+    """Run ``fairseq-preprocess`` on a corpus of ``write_corpus``; the result is in ``text/bin``."""
     arguments = ["-s", "xx", "-t", "yy", "--destdir", text / "bin", *args]
     for split in ("train", "valid", "test"):
         arguments += [f"--{split}pref", text / split]
@@ -145,7 +145,7 @@ def damage(checkpoint: Path, copy: Path) -> None:
 
 
 def spoil_weights(checkpoint: Path, copy: Path, factor: float = math.nan) -> None:
-    """Copy a checkpoint with weights that are no numbers, or that are multiplied."""
+    """Copy a checkpoint whose weights are NaN, or multiplied by ``factor``."""
     state = torch.load(checkpoint, weights_only=True)
     state["model"] = {name: weight * factor for name, weight in state["model"].items()}
     torch.save(state, copy)

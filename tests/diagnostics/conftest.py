@@ -1,4 +1,4 @@
-"""A tiny corpus and a tiny model, to be used wrongly."""
+"""A tiny corpus and a tiny model, which the tests misuse."""
 
 import shutil
 from pathlib import Path
@@ -15,7 +15,7 @@ def fairseq(tmp_path_factory, warm_python):
 
 @pytest.fixture(scope="module")
 def data(fairseq, tmp_path_factory) -> Path:
-    """A binarised corpus; do not change it."""
+    """A binarised corpus, which tests must not change."""
     text = write_corpus(tmp_path_factory.mktemp("corpus"))
     assert preprocess(fairseq, text).status == 0
     return text / "bin"
@@ -23,16 +23,16 @@ def data(fairseq, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def other_data(fairseq, tmp_path_factory) -> Path:
-    """A binarised corpus of more words."""
+    """A binarised corpus with more words."""
     text = write_corpus(tmp_path_factory.mktemp("other"), "abcdefghijklmnopqrstuvwxyz")
     assert preprocess(fairseq, text).status == 0
     return text / "bin"
 
 
 @pytest.fixture
-def spoilt(data, tmp_path) -> Path:
-    """A copy of ``data`` to spoil."""
-    return shutil.copytree(data, tmp_path / "spoilt")
+def copied_data(data, tmp_path) -> Path:
+    """A copy of ``data`` that a test may damage."""
+    return shutil.copytree(data, tmp_path / "copied_data")
 
 
 @pytest.fixture(scope="module")

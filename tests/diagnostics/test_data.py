@@ -1,4 +1,4 @@
-"""Spoilt, missing and empty data in ``fairseq-train``: one sentence that names the file."""
+"""Damaged, missing or empty data in ``fairseq-train`` gives one sentence that names the file."""
 
 import re
 import shutil
@@ -53,9 +53,9 @@ def write(name: str, text: str):
         (lambda folder: (folder / "dict.xx.txt").unlink(), "dict.xx.txt does not exist"),
     ],
 )
-def test_spoilt_data(fairseq, spoilt, spoil, sentence):
-    spoil(spoilt)
-    assert re.search(f"{spoilt}/.*{sentence}", fairseq.train(spoilt).sentence)
+def test_damaged_data(fairseq, copied_data, spoil, sentence):
+    spoil(copied_data)
+    assert re.search(f"{copied_data}/.*{sentence}", fairseq.train(copied_data).sentence)
 
 
 def change(name: str, place: int, value: int):
@@ -85,17 +85,17 @@ def change(name: str, place: int, value: int):
         (an_empty_set, "holds no sentence"),
     ],
 )
-def test_check_of_binarised_data(spoilt, spoil, sentence):
-    path = str(spoilt / SOURCE)
+def test_check_of_binarised_data(copied_data, spoil, sentence):
+    path = str(copied_data / SOURCE)
     check_binarised(path)
-    spoil(spoilt)
+    spoil(copied_data)
     with pytest.raises(UserError, match=f"{path}.*{sentence}"):
         check_binarised(path)
 
 
 @pytest.fixture(scope="module")
 def old_data(fairseq, tmp_path_factory) -> Path:
-    """Data in fairseq's older format, which it reads as lazy or cached; do not change it."""
+    """Data in fairseq's older format, read by --dataset-impl lazy or cached; do not change it."""
     text = write_corpus(tmp_path_factory.mktemp("old"))
     assert preprocess(fairseq, text, "--dataset-impl", "lazy").status == 0
     return text / "bin"
@@ -119,8 +119,8 @@ def old_data(fairseq, tmp_path_factory) -> Path:
     ],
 )
 @pytest.mark.parametrize("impl", ["lazy", "cached"])
-def test_spoilt_old_data(old_data, tmp_path, impl, spoil, sentence):
-    folder = shutil.copytree(old_data, tmp_path / "spoilt")
+def test_damaged_old_data(old_data, tmp_path, impl, spoil, sentence):
+    folder = shutil.copytree(old_data, tmp_path / "copied_data")
 
     def check():
         dictionary = Dictionary.load(str(folder / "dict.xx.txt"))
@@ -150,7 +150,7 @@ def test_old_data_in_training(fairseq, data, old_data, tmp_path):
 
 @pytest.mark.parametrize("impl", ["mmap", "lazy"])
 def test_blank_data(fairseq, tmp_path, impl):
-    """As made by fairseq-preprocess where this package was not there."""
+    """fairseq-preprocess makes such data if this package is not loaded."""
     builder = indexed_dataset.make_builder(f"{tmp_path}/train.xx-yy.xx.bin", impl, 16)
     for _ in range(40):
         builder.add_item(torch.tensor([Dictionary().eos()], dtype=torch.int32))
@@ -160,7 +160,7 @@ def test_blank_data(fairseq, tmp_path, impl):
             shutil.copy(tmp_path / f"train.xx-yy.xx.{ending}", tmp_path / f"{name}.yy.{ending}")
     with pytest.raises(UserError, match=f"^{tmp_path}/train.yy.bin only holds blank lines"):
         indexed_dataset.make_dataset(f"{tmp_path}/train.yy", impl, True, Dictionary())
-    # Nobody may know the translations of a test set.
+    # the translations of a test set may be unknown
     assert len(indexed_dataset.make_dataset(f"{tmp_path}/test.yy", impl, True, Dictionary())) == 40
 
 

@@ -1,4 +1,4 @@
-"""Values of fairseq's options that make no sense."""
+"""Invalid values of fairseq's options."""
 
 import dataclasses
 
@@ -46,7 +46,7 @@ def refused(name: str, value) -> str:
         ),
     ],
 )
-def test_nonsense(name, value, sentence):
+def test_values_out_of_range(name, value, sentence):
     assert refused(name, value) == sentence
 
 
@@ -108,7 +108,7 @@ def test_batch_normalisation_of_single_sentences():
         ),
     ],
 )
-def test_options_that_would_not_be_used(options, sentence):
+def test_options_without_effect(options, sentence):
     with pytest.raises(UserError, match=f"^{sentence}"):
         check_options(options)
 
@@ -129,16 +129,16 @@ def test_shards(shard, shards):
         {"adam_betas": (0, 0.9)},
         {"beam": 5, "shard_id": 1, "num_shards": 2},
         {"beam": 5, "post_process": "@@ "},
-        {"post_process": "##"},  # fairseq-eval-lm's
+        {"post_process": "##"},  # an option of fairseq-eval-lm
         {"eval_bleu_remove_bpe": None, "no_such_option": -1},
     ],
 )
-def test_sense(values):
+def test_valid_values(values):
     check_options(values)
 
 
-def test_nothing_is_wrong_with_the_defaults():
-    """So that a user reads of no option that they have not given."""
+def test_defaults_are_valid():
+    """Users never see an error about an option that they did not give."""
     classes = [field.type for field in dataclasses.fields(FairseqConfig)]
     classes += [*TASK_DATACLASS_REGISTRY.values(), *MODEL_DATACLASS_REGISTRY.values()]
     for registry in REGISTRIES.values():
@@ -149,11 +149,11 @@ def test_nothing_is_wrong_with_the_defaults():
         seen |= vars(made()).keys()
     preprocess = vars(options.get_preprocessing_parser().parse_args([]))
     check_options(preprocess)
-    assert BOUNDS.keys() <= seen | preprocess.keys()  # no option is spelled wrongly
+    assert BOUNDS.keys() <= seen | preprocess.keys()  # BOUNDS has no misspelt option
 
 
-def test_workers_that_nobody_starts(monkeypatch):
-    """fairseq would start as many as there are GPUs, and end well without having trained."""
+def test_several_processes_without_gpus(monkeypatch):
+    """fairseq would start as many processes as GPUs, that is none, and end without an error."""
     asked = {"distributed_init_method": "tcp://127.0.0.1:29500", "distributed_world_size": 2}
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     with pytest.raises(UserError, match="one process for each GPU, but there is none; start"):
@@ -193,7 +193,7 @@ def test_workers_of_torchrun(monkeypatch):
 
 
 def test_torchrun_without_gpus(monkeypatch):
-    """fairseq divides by their number."""
+    """fairseq computes modulo the number of GPUs."""
     from fairseq.dataclass.configs import DistributedTrainingConfig
     from fairseq.distributed import utils as distributed
 

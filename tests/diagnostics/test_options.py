@@ -1,4 +1,4 @@
-"""Option values that no model can be built with, and mistakes where each GPU has its process."""
+"""Options that no model can be built with, and errors in a training on several GPUs."""
 
 import pickle
 import queue
@@ -53,7 +53,7 @@ def build(cell: str, **options):
         ("stacked_gru_lm_ptb", "criterion", "masked_lm"),
     ],
 )
-def test_tasks_and_criterions_for_other_models(arch, option, name):
+def test_incompatible_tasks_and_criterions(arch, option, name):
     sentence = f"^--arch and --{option} do not fit: {arch} cannot be trained with {name}; give"
     with pytest.raises(UserError, match=sentence):
         check_fit(**{"arch": arch, "task": None, "criterion": None, option: name})
@@ -69,7 +69,7 @@ def test_tasks_and_criterions_for_other_models(arch, option, name):
         ("no_such_arch", "no_such_task", "no_such_criterion"),
     ],
 )
-def test_tasks_and_criterions_that_fit(arch, task, criterion):
+def test_compatible_tasks_and_criterions(arch, task, criterion):
     check_fit(arch, task, criterion)
 
 
@@ -86,7 +86,7 @@ def test_tasks_and_criterions_that_fit(arch, task, criterion):
         (ImportError("cannot import name 'x' from 'y'"), None),
     ],
 )
-def test_what_other_libraries_lack(error, sentence):
+def test_missing_libraries_and_functions(error, sentence):
     found = explain.explain(error)
     assert found == sentence or found.startswith(sentence)
 
@@ -181,14 +181,14 @@ def test_options_of_one_cell(cell, options, sentence, layers):
 
 
 def collating(items, room: int) -> BackgroundConsumer:
-    """A thread that puts ``items`` into a queue with ``room``, which nobody reads."""
+    """Start a thread that puts ``items`` into a queue with ``room``, which nobody reads."""
     thread = BackgroundConsumer(queue.Queue(room), items, None, None)
     thread.daemon = True
     thread.start()
     return thread
 
 
-def test_threads_that_collate_batches_come_to_rest():
+def test_exit_waits_for_threads_that_collate_batches():
     def slowly():
         time.sleep(0.2)
         yield 1
@@ -204,8 +204,8 @@ def test_threads_that_collate_batches_come_to_rest():
 # --- one process for each GPU ------------------------------------------------------------------
 
 
-def test_worker_hands_its_sentence_on(monkeypatch):
-    """torch gives the first process the text of the traceback, and nothing else."""
+def test_errors_of_worker_processes_are_explained(monkeypatch):
+    """The first process only receives the text of the traceback from torch."""
     import traceback
 
     errors = [FileNotFoundError(2, "No such file", "/nowhere"), UserError("do"), OSError("bug")]
@@ -218,7 +218,7 @@ def test_worker_hands_its_sentence_on(monkeypatch):
         pass
 
     def from_worker() -> ProcessRaisedException:
-        with pytest.raises(Exception) as caught:  # noqa: PT011 - each time another one
+        with pytest.raises(Exception) as caught:  # noqa: PT011 - a different exception each time
             distributed.distributed_main(0, None, None, {})
         return ProcessRaisedException("".join(traceback.format_exception(caught.value)))
 
@@ -227,13 +227,13 @@ def test_worker_hands_its_sentence_on(monkeypatch):
     assert explain.explain(from_worker()) is None
 
 
-def test_worker_is_found_by_a_new_process():
-    """Which imports this package for it, before it knows of --user-dir."""
+def test_worker_function_can_be_pickled():
+    """The new process imports this package before it knows --user-dir."""
     assert b"fairseq_casrnn.patches.messages" in pickle.dumps(messages.worker_with_messages)
 
 
 def test_full_disk_while_copying_names_the_copy(tmp_path):
-    """Python names the file that is read first."""
+    """In Python's error the file that is read comes first."""
     error = OSError(28, "No space left on device", "checkpoint1.pt", None, "checkpoint_best.pt.tmp")
     sentence = explain.explain(error)
     assert sentence.startswith("could not write checkpoint_best.pt (No space left on device); free")

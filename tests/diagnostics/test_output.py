@@ -1,4 +1,4 @@
-"""Standard output that is closed, full, or not read to its end; memory that does not suffice."""
+"""Standard output that is closed, full or not read to its end, and exhausted memory."""
 
 import errno
 import io
@@ -18,7 +18,7 @@ SHORT = "out of memory; use smaller batches (--max-tokens, --batch-size), "
 
 
 def shell(warm_python, fairseq_script: str, redirection: str, tmp_path, *args):
-    """A program of fairseq under bash, its output redirected."""
+    """Run a program of fairseq in bash with redirected output."""
     script = f"{sys.executable.rpartition('/')[0]}/{fairseq_script}"
     command = f'set -o pipefail; "$@" {redirection}'
     return subprocess.run(
@@ -52,7 +52,7 @@ def test_output_of_generation(warm_python, data, checkpoint, tmp_path, redirecti
     assert "Exception ignored" not in done.stderr
 
 
-def test_output_is_in_utf8(monkeypatch):
+def test_output_is_utf8(monkeypatch):
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
     assert run_main(lambda: print("5 °C – \udcff")) == 0
     assert sys.stdout.buffer.getvalue() == "5 °C – ".encode() + b"\xff\n"
@@ -76,7 +76,7 @@ def test_closed_output(monkeypatch, capsys):
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB."),
     ],
 )  # fmt: skip
-def test_memory_that_does_not_suffice(error, capsys):
+def test_out_of_memory(error, capsys):
     def fail():
         raise error
 

@@ -1,4 +1,4 @@
-"""An error of the user's own code keeps its traceback; the same error of fairseq's is explained."""
+"""An error in the user's own code keeps its traceback; the same error in a library is explained."""
 
 import json
 import site
@@ -17,7 +17,7 @@ CALLS = "def call(function, *args):\n    return function(*args)\n"
 
 
 def function(source: str, name: str, file) -> object:
-    """The function of ``source``, as of the module ``name`` in ``file``."""
+    """The function ``name`` of ``source``, compiled as if it were in ``file``."""
     namespace = {"__name__": name}
     exec(compile(source, str(file), "exec"), namespace)
     return namespace[source.split("(")[0].removeprefix("def ")]
@@ -25,7 +25,7 @@ def function(source: str, name: str, file) -> object:
 
 @pytest.fixture
 def error(tmp_path):
-    """What comes of opening a missing file in the module ``name``, which fairseq calls."""
+    """``error(name, file)``: an error in the module ``name``, which is called by fairseq."""
 
     def raised(name: str, file) -> BaseException:
         fairseq = function(CALLS, "fairseq.trainer", Path(LIBRARY, "trainer.py"))
@@ -36,32 +36,32 @@ def error(tmp_path):
     return raised
 
 
-def test_of_a_model_in_the_user_dir(error, tmp_path):
+def test_error_in_the_user_dir(error, tmp_path):
     assert explain(error("my_plugin.model", tmp_path / "my_plugin" / "model.py")) is None
 
 
-def test_of_a_model_under_the_prefix_of_python(error):
-    """As in /usr/src, where Python is in /usr."""
+def test_error_in_user_code_under_the_prefix_of_python(error):
+    """This is the case of a model in /usr/src if Python is in /usr."""
     assert explain(error("my_plugin.model", Path(sys.prefix, "src", "model.py"))) is None
 
 
-def test_of_a_model_beside_the_library(error):
+def test_error_in_user_code_beside_the_library(error):
     folder = STANDARD.with_name(STANDARD.name + "-models")
     assert explain(error("my_plugin.model", folder / "model.py")) is None
 
 
 @pytest.mark.parametrize("name", ["fairseq_casrnn.data.text", "numpy.lib", "json"])
 @pytest.mark.parametrize("folder", [LIBRARY, STANDARD, site.getusersitepackages()])
-def test_of_what_is_installed(error, name, folder):
+def test_error_in_an_installed_library(error, name, folder):
     assert "missing does not exist" in explain(error(name, Path(folder, "module.py")))
 
 
-def test_of_this_package_in_a_checkout(error, tmp_path):
+def test_error_in_a_checkout_of_this_package(error, tmp_path):
     assert "missing does not exist" in explain(error("fairseq_casrnn.data.text", tmp_path / "x.py"))
 
 
-def test_a_mistake_that_own_code_reports():
-    """A UserError is meant for the user, whoever raises it."""
+def test_user_error_of_user_code():
+    """A UserError is meant for the user, no matter which code raises it."""
     source = "def fail(kind):\n    raise kind('give another')\n"
     fairseq = function(CALLS, "fairseq.trainer", Path(LIBRARY, "trainer.py"))
     with pytest.raises(UserError) as caught:

@@ -1,4 +1,4 @@
-"""Mistakes in ``fairseq-train``: one sentence, a status other than 0, nothing half-written."""
+"""Errors in ``fairseq-train``: one sentence, a nonzero status, and no half-written files."""
 
 import re
 import shutil
@@ -99,7 +99,7 @@ from .commands import damage, preprocess, spoil_weights, write_corpus
 def test_wrong_option(fairseq, data, checkpoint, tmp_path, options, sentence):
     done = fairseq.train(data, "--save-dir", tmp_path, *options.format(checkpoint).split())
     assert re.search(sentence, done.sentence)
-    assert done.status in (1, 2)  # and not aborted, in spite of threads that collate batches
+    assert done.status in (1, 2)  # it was not aborted by threads that collate batches
     assert not list(tmp_path.glob("*.pt"))
 
 
@@ -173,7 +173,7 @@ model: {{_name: cas_lstm}}
 
 
 def test_long_and_empty_lines_in_training(fairseq, tmp_path):
-    """Lines beyond the limits are left out and counted; empty ones are sentences of no word."""
+    """Pairs that are too long are skipped and counted; an empty line is an empty sentence."""
     text = write_corpus(tmp_path / "text")
     for name in ("train.xx", "train.yy"):
         with open(text / name, "a") as file:
@@ -188,7 +188,7 @@ def test_long_and_empty_lines_in_training(fairseq, tmp_path):
 # --- checkpoints -------------------------------------------------------------------------------
 
 
-def test_other_model(fairseq, data, checkpoint):
+def test_another_model(fairseq, data, checkpoint):
     restore = ["--restore-file", checkpoint]
     sentence = fairseq.train(data, *restore, "--arch", "dg_lstm_tiny").sentence
     assert f"checkpoint {checkpoint} belongs to a model of another architecture" in sentence
@@ -196,7 +196,7 @@ def test_other_model(fairseq, data, checkpoint):
     assert f"checkpoint {checkpoint} belongs to a" in fairseq.train(data, *finetune).sentence
 
 
-def test_other_dictionary(fairseq, other_data, checkpoint):
+def test_another_dictionary(fairseq, other_data, checkpoint):
     sentence = fairseq.train(other_data, "--restore-file", checkpoint).sentence
     assert f"checkpoint {checkpoint} belongs to a model of another architecture" in sentence
     assert "or with another dictionary (first difference: encoder.embed_tokens" in sentence
@@ -204,7 +204,7 @@ def test_other_dictionary(fairseq, other_data, checkpoint):
 
 @pytest.mark.parametrize("option", ["--restore-file", "--finetune-from-model"])
 def test_damaged_checkpoint(fairseq, data, checkpoint, tmp_path, option):
-    """Which torch would load."""
+    """torch would load it."""
     damage(checkpoint, tmp_path / "damaged.pt")
     torch.load(tmp_path / "damaged.pt", weights_only=True)
     sentence = fairseq.train(data, option, tmp_path / "damaged.pt").sentence
@@ -213,7 +213,7 @@ def test_damaged_checkpoint(fairseq, data, checkpoint, tmp_path, option):
 
 @pytest.mark.parametrize("missing", [1, 10, 1000])
 def test_checkpoint_with_bytes_missing_in_its_middle(checkpoint, tmp_path, missing):
-    """Wherever they are missing; zipfile then looks for some of the contents before the file."""
+    """Bytes may be missing anywhere; zipfile then computes wrong or negative offsets."""
     whole, cut = checkpoint.read_bytes(), tmp_path / "cut.pt"
     for start in range(0, len(whole) - missing, len(whole) // 20):
         cut.write_bytes(whole[:start] + whole[start + missing :])
@@ -224,7 +224,7 @@ def test_checkpoint_with_bytes_missing_in_its_middle(checkpoint, tmp_path, missi
 
 
 @pytest.mark.parametrize("kind", ["loop", "dangling", "folder"])
-def test_last_checkpoint_that_is_no_file(fairseq, data, tmp_path, kind):
+def test_last_checkpoint_that_is_not_a_file(fairseq, data, tmp_path, kind):
     last = tmp_path / "checkpoint_last.pt"
     if kind == "folder":
         last.mkdir()
@@ -237,8 +237,8 @@ def test_last_checkpoint_that_is_no_file(fairseq, data, tmp_path, kind):
 
 @pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("emptied", [{}, {"train_iterator": {}}, {"train_iterator": None}])
-def test_checkpoint_that_has_lost_its_place(fairseq, data, checkpoint, tmp_path, emptied):
-    """fairseq would begin anew with its weights, in epoch 1."""
+def test_checkpoint_without_position(fairseq, data, checkpoint, tmp_path, emptied):
+    """fairseq would restart from epoch 1 with its weights."""
     last = tmp_path / "checkpoint_last.pt"
     torch.save({**torch.load(checkpoint, weights_only=True), "extra_state": emptied}, last)
     before = last.read_bytes()
@@ -293,7 +293,7 @@ def test_file_of_another_program(fairseq, data, tmp_path):
 
 
 @pytest.mark.parametrize("inside", ["", "/run"])
-def test_a_file_to_save_to(fairseq, data, tmp_path, inside):
+def test_save_dir_that_is_a_file(fairseq, data, tmp_path, inside):
     (tmp_path / "file").touch()
     folder = f"{tmp_path}/file{inside}"
     done = fairseq.train(data, "--save-dir", folder)
@@ -301,14 +301,14 @@ def test_a_file_to_save_to(fairseq, data, tmp_path, inside):
 
 
 def test_first_run_may_name_the_last_checkpoint(fairseq, data, tmp_path):
-    """As scripts do that give the same command to the first run and to all that resume it."""
+    """Scripts may use the same command for the first run and for resuming."""
     done = fairseq.train(data, "--restore-file", tmp_path / "checkpoint_last.pt")
     assert done.status == 0, done.err
-    assert "Warning" not in done.err  # of fairseq's libraries about each other
+    assert "Warning" not in done.err  # a warning of fairseq's libraries
 
 
 def test_leftover_of_a_killed_save(fairseq, data, checkpoint, tmp_path):
-    """It is not resumed from, and gone after the next save."""
+    """Training does not resume from it, and the next save removes it."""
     shutil.copy(checkpoint, tmp_path)
     for name in ("checkpoint_last.pt.tmp", "checkpoint2.pt.tmp"):
         (tmp_path / name).write_bytes(checkpoint.read_bytes()[:1000])
@@ -320,7 +320,7 @@ def test_leftover_of_a_killed_save(fairseq, data, checkpoint, tmp_path):
 
 
 def test_interrupt(fairseq, data, tmp_path):
-    """After Ctrl-C every checkpoint there is can be loaded, and the next run goes on from it."""
+    """After Ctrl-C all checkpoints can be loaded, and the next run resumes from the last."""
     arguments = ["--save-dir", tmp_path, "--save-interval-updates", 1, "--max-epoch", 1000]
     started = fairseq.start_training(data, *arguments)
     started.interrupt_after("Saved checkpoint")
@@ -335,7 +335,7 @@ def test_interrupt(fairseq, data, tmp_path):
 
 @pytest.mark.full
 def test_signal_before_the_end_of_a_job(fairseq, data, tmp_path):
-    """Nothing is lost: the training goes on as if there had been none."""
+    """The resumed training equals one without interruption."""
     options = ["--max-epoch", 30, "--save-interval", 30, "--dropout", "0.2", "--max-tokens", 30]
     options += ["--disable-validation"]
     started = fairseq.start_training(data, "--save-dir", tmp_path / "parts", *options)
@@ -352,7 +352,7 @@ def test_signal_before_the_end_of_a_job(fairseq, data, tmp_path):
     assert_same_training(last, tmp_path / "whole" / "checkpoint_last.pt")
 
 
-def test_signal_of_a_training_that_saves_nothing(fairseq, data, tmp_path):
+def test_signal_with_no_save(fairseq, data, tmp_path):
     options = ["--max-epoch", 1000, "--no-save", "--save-dir", tmp_path]
     started = fairseq.start_training(data, *options)
     started.interrupt_after("Start iterating over samples", signal.SIGUSR1)
@@ -387,8 +387,8 @@ def test_wrong_option_for_two_processes(fairseq, data, tmp_path):
     assert all(one.sentence.startswith("--lam is '1.5'") for one in done)
 
 
-def test_mistake_that_one_of_two_processes_finds(fairseq, data, tmp_path):
-    """Only the first reads checkpoints; the other must not wait for it for ever."""
+def test_error_in_one_of_two_processes(fairseq, data, tmp_path):
+    """Only the first process reads checkpoints, and the other must not wait for ever."""
     (tmp_path / "bad.pt").write_bytes(b"nothing")
     first, second = two_processes(fairseq, data, tmp_path, "--restore-file", tmp_path / "bad.pt")
     assert f"checkpoint {tmp_path}/bad.pt cannot be read" in first.sentence
@@ -396,12 +396,12 @@ def test_mistake_that_one_of_two_processes_finds(fairseq, data, tmp_path):
 
 
 @pytest.mark.full
-def test_signal_that_one_of_two_processes_gets(fairseq, data, tmp_path):
-    """Both stop after the same update, and go on from there."""
+def test_signal_to_one_of_two_processes(fairseq, data, tmp_path):
+    """Both processes stop after the same update, and training resumes from there."""
     options = ["--max-epoch", 60, "--save-interval", 60, "--disable-validation"]
     options += ["--log-format", "json", "--log-interval", 1]
     workers = start_two_processes(fairseq, data, tmp_path / "parts", *options)
-    workers[0].interrupt_after('"num_updates": "1"', 0)  # then the second is training, too
+    workers[0].interrupt_after('"num_updates": "1"', 0)  # the second process is training, too
     workers[1].process.send_signal(signal.SIGUSR1)
     first, second = [worker.finish() for worker in workers]
     assert (first.status, second.status) == (138, 138), first.err + second.err
@@ -427,7 +427,7 @@ def test_signal_that_one_of_two_processes_gets(fairseq, data, tmp_path):
         ),
     ],
 )
-def test_names_that_there_are_not(fairseq, data, tmp_path, options, sentence):
+def test_unknown_names(fairseq, data, tmp_path, options, sentence):
     done = fairseq.train(data, "--save-dir", tmp_path, *options)
     assert done.status != 0
     assert sentence in done.sentence

@@ -1,4 +1,4 @@
-"""Mistakes in ``fairseq-preprocess``, ``-generate``, ``-validate`` and ``-interactive``."""
+"""Errors in ``fairseq-preprocess``, ``-generate``, ``-validate`` and ``-interactive``."""
 
 import shutil
 
@@ -33,7 +33,7 @@ def blank(name: str, lines: int):
         (append("train.xx", b"a\nb \xff c\n"), "{text}/train.xx, line 42 is not valid UTF-8"),
         (append("test.yy", b"\xff"), "{text}/test.yy, line 7 is not valid UTF-8"),
         (append("valid.yy", b"a"), "{text}/valid.xx has 6 lines but {text}/valid.yy has 7"),
-        # A carriage return alone ends no line.
+        # A lone carriage return does not end a line.
         (append("train.xx", b"a\rb\n"), "{text}/train.xx has 41 lines but {text}/train.yy has 40"),
         (
             append("train.xx", b"a <pad> b <s>\n</s> <pad>\n"),
@@ -48,7 +48,7 @@ def blank(name: str, lines: int):
         (blank("test.xx", 6), "{text}/test.xx has only blank lines"),
     ],
 )
-def test_spoilt_text(fairseq, tmp_path, spoil, sentence):
+def test_damaged_text(fairseq, tmp_path, spoil, sentence):
     text = write_corpus(tmp_path)
     spoil(text)
     assert sentence.format(text=text) in preprocess(fairseq, text).sentence
@@ -81,7 +81,7 @@ def test_dictionary_without_words(fairseq, tmp_path, content):
     ("only", "option"),
     [((), "thresholdsrc"), ((), "thresholdtgt"), (("--only-source",), "thresholdsrc")],
 )
-def test_no_word_is_frequent_enough(fairseq, tmp_path, only, option):
+def test_thresholds_that_leave_no_word(fairseq, tmp_path, only, option):
     text = write_corpus(tmp_path)
     sentence = preprocess(fairseq, text, *only, f"--{option}", 999).sentence
     assert sentence == f"no word occurs --{option} 999 times; give a smaller one"
@@ -169,7 +169,7 @@ def test_second_preprocessing_into_one_folder(fairseq, data):
 def test_wrong_option_for_generation(fairseq, data, checkpoint, tmp_path, options, sentence):
     names = {"data": data, "checkpoint": checkpoint, "model_of_language": tmp_path / "lm.pt"}
     state = torch.load(checkpoint)
-    state["task_state"]["words"] = 123456  # of its one dictionary
+    state["task_state"]["words"] = 123456  # the index of its only dictionary
     torch.save(state, tmp_path / "lm.pt")
     done = fairseq("generate", data, "--cpu", *options.format(**names).split())
     assert sentence.format(**names) in done.sentence
@@ -186,8 +186,8 @@ def test_diverged_model(fairseq, data, checkpoint, tmp_path, options):
 
 
 @pytest.mark.full
-def test_scores_beyond_all_numbers(fairseq, data, checkpoint, tmp_path):
-    """From weights that are finite."""
+def test_scores_that_overflow(fairseq, data, checkpoint, tmp_path):
+    """Finite weights can produce them."""
     spoil_weights(checkpoint, tmp_path / "huge.pt", 1e38)
     options = ["--path", tmp_path / "huge.pt", "--max-len-b", 5, "--temperature", 1e-6]
     sentence = fairseq("generate", data, "--cpu", *options).sentence
@@ -203,8 +203,8 @@ def test_scores_beyond_all_numbers(fairseq, data, checkpoint, tmp_path):
         ("--path required for generation!", True),
     ],
 )
-def test_words_of_an_assertion(message, said):
-    """What says nothing to a user is better shown with its traceback."""
+def test_messages_of_assertions(message, said):
+    """Messages that would not help a user are shown with their traceback."""
     error = AssertionError(message)
     with pytest.raises(AssertionError):
         exec("raise error", {"__name__": "fairseq.somewhere", "error": error})
@@ -212,7 +212,7 @@ def test_words_of_an_assertion(message, said):
 
 
 @pytest.mark.full
-def test_other_checkpoints_for_generation(fairseq, data, other_data, checkpoint, tmp_path):
+def test_incompatible_checkpoints_for_generation(fairseq, data, other_data, checkpoint, tmp_path):
     sentence = fairseq("generate", other_data, "--cpu", "--path", checkpoint).sentence
     assert f"the dict.xx.txt of {other_data} is not the dictionary that the" in sentence
     state = torch.load(checkpoint)
@@ -231,7 +231,7 @@ def test_other_checkpoints_for_generation(fairseq, data, other_data, checkpoint,
 @pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("side", ["xx", "yy"])
 def test_the_same_words_in_another_order(fairseq, data, checkpoint, tmp_path, side):
-    """Each word would have another's embedding, and a translation come out all the same."""
+    """Embeddings would be assigned to other words without any error."""
     other = shutil.copytree(data, tmp_path / "other")
     lines = (other / f"dict.{side}.txt").read_text().splitlines(keepends=True)
     (other / f"dict.{side}.txt").write_text("".join(reversed(lines)))
@@ -282,7 +282,7 @@ def interactive(fairseq, data, checkpoint):
 @pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("buffered", [[], ["--buffer-size", 8, "--batch-size", 4]])
 def test_every_line_is_answered(interactive, buffered):
-    """Empty ones are sentences of no word; one may have 1,000 of them."""
+    """Empty lines are empty sentences; a line may have 1,000 words."""
     lines = ["a b", "", " ", "c " * 999 + "d", "e"]
     done = interactive("\n".join(lines).encode(), *buffered)
     assert done.status == 0, done.err
@@ -291,8 +291,8 @@ def test_every_line_is_answered(interactive, buffered):
     assert [answer.split("\t")[0] for answer in done.answers("H")] == [f"H-{n}" for n in range(5)]
 
 
-def test_words_that_are_symbols_of_fairseq(interactive):
-    """They are unknown words, and no ends of sentences, nor padding."""
+def test_special_symbols_are_unknown_words(interactive):
+    """They are unknown words, and neither end a sentence nor count as padding."""
     done = interactive("\ufeffa <pad> b\rc\n</s> <s> d".encode())
     assert done.status == 0, done.err
     assert done.answers("S") == ["S-0\ta <unk> b c", "S-1\t<unk> <unk> d"]
@@ -316,12 +316,12 @@ def test_line_that_is_too_long(interactive):
 
 
 @pytest.mark.sampled(every=2)
-@pytest.mark.parametrize("before", [2, 5000])  # more than is decoded at a time
+@pytest.mark.parametrize("before", [2, 5000])  # 5000 lines are more than is decoded at a time
 def test_invalid_utf8_in_the_input(interactive, tmp_path, before):
     text = b"a b\n" * before + b"c \xff d\ne\n"
     (tmp_path / "in").write_bytes(text)
     expected = f", line {before + 1} is not valid UTF-8; convert it to UTF-8 ("
-    # Of the many lines before, none is translated then.
+    # With many lines before it, some might be translated.
     size = ["--buffer-size", before + 10]
     assert interactive(text, *size).sentence.startswith(f"the input{expected}")
     done = interactive(b"", *size, "--input", tmp_path / "in")
@@ -329,7 +329,7 @@ def test_invalid_utf8_in_the_input(interactive, tmp_path, before):
 
 
 def test_unknown_words_replaced_without_a_dictionary(interactive):
-    """fairseq would read it from a file called @@. An empty line has nothing to replace by."""
+    """fairseq would read the dictionary from a file @@. An empty line has no word to copy."""
     done = interactive(b"zzz\n\n", "--replace-unk", "--unkpen", -99)
     assert done.status == 0, done.err
     answers = [answer.split("\t")[2].split() for answer in done.answers("H")]
@@ -348,12 +348,12 @@ def test_soft_alignments(interactive):
     assert sentence.startswith("fairseq-interactive prints hard alignments; use fairseq-generate")
 
 
-def test_shards_of_the_input(interactive):
+def test_num_shards_is_refused(interactive):
     sentence = interactive(b"a b\n", "--num-shards", 2).sentence
     assert sentence == "--num-shards is for fairseq-generate and fairseq-eval-lm; drop it"
 
 
-def test_references_that_are_not_read(interactive):
+def test_score_reference_is_refused(interactive):
     sentence = interactive(b"a b\n", "--score-reference").sentence
     assert sentence.startswith("--score-reference needs references, but fairseq-interactive reads")
 
@@ -371,11 +371,11 @@ def test_no_input(interactive, tmp_path):
     assert done.sentence == f"{tmp_path} cannot be used (Is a directory); check the path"
 
 
-# --- all of them -------------------------------------------------------------------------------
+# --- all programs ------------------------------------------------------------------------------
 
 
 def test_unknown_precision_in_the_environment(fairseq, tmp_path, monkeypatch):
-    """It is read while fairseq imports the plugin."""
+    """The variable is read while fairseq imports the plugin."""
     monkeypatch.setenv("CASRNN_FLOAT32_MATMUL_PRECISION", "fast")
     assert fairseq("eval-lm", tmp_path, "--path", "x.pt").sentence == (
         "environment variable CASRNN_FLOAT32_MATMUL_PRECISION is 'fast'; choose from highest, high,"
@@ -383,8 +383,8 @@ def test_unknown_precision_in_the_environment(fairseq, tmp_path, monkeypatch):
     )
 
 
-def test_an_invisible_character_in_a_class(fairseq, tmp_path):
-    """A byte-order mark between two files put together is no class, but may stand in a text."""
+def test_a_byte_order_mark_in_a_class(fairseq, tmp_path):
+    """A byte-order mark between concatenated files is not part of a class."""
     (tmp_path / "train").write_text("pos\nneg\n\ufeffpos\n", encoding="utf-8")
     options = ("--only-source", "--trainpref", tmp_path / "train", "--destdir", tmp_path / "bin")
     done = fairseq("preprocess", *options)
