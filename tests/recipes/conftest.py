@@ -1,4 +1,4 @@
-"""What the tests of the recipes share."""
+"""Fixtures for the tests of the recipes."""
 
 import pytest
 from recipe_runs import run, stub_python
@@ -6,7 +6,7 @@ from recipe_runs import run, stub_python
 
 @pytest.fixture
 def recorded(tmp_path):
-    """``recorded(script, …)``: the Python command lines that a script would run."""
+    """``recorded(script, …)`` returns the Python command lines that a script would run."""
     record = tmp_path / "record"
     stub = stub_python(tmp_path / "python", f"(printf '%s\\t' \"$@\"; echo) >> {record}")
 
@@ -22,7 +22,7 @@ def recorded(tmp_path):
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_scripts(warm_python):
-    """Scripts run as they are, in a Python that need not import torch each time."""
+    """Run scripts unchanged, but with a Python that has torch imported already."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHON", warm_python)
         yield

@@ -82,7 +82,7 @@ def prepared(recorded, recipe, tmp_path):
 
 @pytest.mark.parametrize("recipe", mostly_full(RECIPES, "mr", "nli"))
 def test_prepare_train_evaluate(recipe, tmp_path, recorded, capsys):
-    """Each recipe's own settings, on a tiny model for one epoch."""
+    """A tiny model is trained for one epoch with each recipe's own settings."""
     data, out = prepared(recorded, recipe, tmp_path), tmp_path / "out"
     where = ("--data", data, "--out", out)
     (command,) = recorded(f"{recipe}/train.sh", "--tiny", *where)
@@ -107,7 +107,7 @@ def test_prepare_train_evaluate(recipe, tmp_path, recorded, capsys):
 
 
 def test_a_finished_training_is_not_repeated(mr_data, tmp_path, recorded):
-    """Unless more epochs are asked for; early stopping is no reason to go on."""
+    """It continues if more epochs are asked for, but not because it stopped early."""
     where = ("--data", mr_data, "--out", tmp_path / "out", "--arch", "cnn")
     assert len(recorded("mr/train.sh", *where)) == 1
     assert recorded("mr/train.sh", *where) == []
@@ -116,10 +116,10 @@ def test_a_finished_training_is_not_repeated(mr_data, tmp_path, recorded):
     assert len(recorded("mr/train.sh", *where, "--", "--max-epoch", 99)) == 1
 
 
-def test_a_run_does_not_go_on_with_other_options_or_data(mr_data, tmp_path, recorded):
-    """Else the best checkpoint could be that of the old options."""
+def test_resuming_with_other_options_or_data_is_refused(mr_data, tmp_path, recorded):
+    """The best checkpoint could otherwise come from the old options."""
     out = ("--out", tmp_path / "out", "--arch", "cnn")
-    # A first call that failed, perhaps over a wrong option, binds nobody.
+    # a failed call, perhaps with a wrong option, does not fix the options
     assert len(recorded("mr/train.sh", "--data", mr_data, *out, "--", "--lr", 0.25)) == 1
     assert len(recorded("mr/train.sh", "--data", mr_data, *out)) == 1
     (tmp_path / "out" / "cnn" / "seed1" / "checkpoint_last.pt").touch()  # as training does
@@ -144,7 +144,7 @@ def test_a_run_does_not_go_on_with_other_options_or_data(mr_data, tmp_path, reco
 
 
 def test_a_longer_training_is_unfinished_until_it_ends(mr_data, tmp_path):
-    """Else its middle would be evaluated, and named, as the end of the first."""
+    """Its checkpoints would otherwise be evaluated as the end of the first training."""
     where = ("--data", mr_data, "--out", tmp_path / "out", "--arch", "cnn")
     folder, python = tmp_path / "out" / "cnn" / "seed1", tmp_path / "python"
     finished, last = folder / "finished", folder / "checkpoint_last.pt"
@@ -155,7 +155,7 @@ def test_a_longer_training_is_unfinished_until_it_ends(mr_data, tmp_path):
     assert "nothing left" not in run("mr/train.sh", *where, **training(f"touch {last}"))
     first = finished.read_text()
     longer = (*where, "--", "--max-epoch", 99)
-    # Refused, before any training: the first is as finished as it was.
+    # a call that fails before training leaves the first one finished
     run("mr/train.sh", *longer, status=2, **training("exit 2"))
     assert finished.read_text() == first
     run("mr/train.sh", *longer, status=3, **training(f"[ -e {finished} ] && exit 9; exit 3"))
@@ -172,34 +172,35 @@ def test_a_longer_training_is_unfinished_until_it_ends(mr_data, tmp_path):
     printed = run("mr/train.sh", *longer, **training(stopped))
     assert "nothing left to train: it stopped early because of --patience" in printed
     printed = run("mr/train.sh", *where, **training(""))
-    assert "its checkpoints have at least as many epochs" in printed  # that was another call
+    # a call may not repeat the reason of an earlier one
+    assert "its checkpoints have at least as many epochs" in printed
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("script", ["mr/train.sh", "mr/evaluate.sh"])
 @pytest.mark.parametrize("name", ["../../x", "cnn,../x", "..", "/x", "a/b"])
-def test_names_of_systems_are_no_paths(script, name, mr_data, tmp_path):
+def test_names_of_systems_cannot_be_paths(script, name, mr_data, tmp_path):
     out = tmp_path / "a" / "out"
     message = run(script, "--data", mr_data, "--out", out, "--arch", name, status=2)
     assert message.startswith(f"error: --arch '{name.split(',')[-1]}' is not an architecture")
     assert not list(tmp_path.iterdir())
 
 
-def test_runs_need_a_folder(mr_data, tmp_path):
+def test_out_that_cannot_be_written(mr_data, tmp_path):
     (tmp_path / "file").touch()
     refused = run("mr/train.sh", "--data", mr_data, "--out", tmp_path / "file", status=2)
     assert refused == f"error: --out {tmp_path}/file cannot be written; give another folder\n"
 
 
-def test_options_of_another_program(mr_data, tmp_path):
-    """Only recipes whose evaluation calls one of fairseq's programs have options for it."""
+def test_options_for_evaluation_are_refused(mr_data, tmp_path):
+    """Only recipes whose evaluation calls a program of fairseq accept options for it."""
     where = ("--data", mr_data, "--out", tmp_path)
     refused = run("mr/evaluate.sh", *where, "--", "--max-tokens", 500, status=2)
     assert refused == "error: this step accepts no options after --; see --help\n"
 
 
 def test_a_run_is_not_evaluated_on_other_data(mr_data, tmp_path, recorded):
-    """With --vocabulary all, the folds have one dictionary, and each trains on others' tests."""
+    """With --vocabulary all, folds share a dictionary but train on the others' test sets."""
     out = ("--out", tmp_path / "out")
     recorded("mr/train.sh", "--data", mr_data, *out, "--arch", "cnn,bilstm", "--seeds", 2)
     for run_of in tmp_path.glob("out/*/seed*"):
@@ -210,17 +211,18 @@ def test_a_run_is_not_evaluated_on_other_data(mr_data, tmp_path, recorded):
     assert len(recorded("mr/evaluate.sh", "--data", mr_data, *out)) == 1
     refused = run("mr/evaluate.sh", "--data", other, *out, status=2)
     assert f"was trained on other data than {other} and may have seen" in refused
-    (tmp_path / "out" / "bilstm" / "seed2" / "identity").unlink()  # trained without train.sh
+    (tmp_path / "out" / "bilstm" / "seed2" / "identity").unlink()  # as if trained without train.sh
     chosen = ("--arch", "bilstm", "--seed", 2)
     assert len(recorded("mr/evaluate.sh", "--data", other, *out, *chosen)) == 1
     run("mr/evaluate.sh", "--data", other, *out, "--arch", "bilstm", "--seed", 1, status=2)
     both = ("--arch", "cnn,bilstm", "--seed", 2)
     run("mr/evaluate.sh", "--data", other, *out, *both, status=2)
-    (tmp_path / "out" / "cnn" / "seed2" / "checkpoint_last.pt").unlink()  # only begun
+    # the training has not saved a checkpoint
+    (tmp_path / "out" / "cnn" / "seed2" / "checkpoint_last.pt").unlink()
     assert len(recorded("mr/evaluate.sh", "--data", other, *out, *both)) == 1
 
 
-def test_the_corpus_mixed_in_is_part_of_a_run(mr_data, tmp_path, recorded):
+def test_resuming_with_another_mixed_in_corpus_is_refused(mr_data, tmp_path, recorded):
     extra = shutil.copytree(mr_data, tmp_path / "extra") / "data-bin"
     where = ("--data", mr_data, "--out", tmp_path / "out", "--arch", "cnn", "--")
     mixes = (("--mix", f"{extra}:0.5"), (f"--mix={extra}:0.5",))
@@ -237,7 +239,7 @@ def test_the_corpus_mixed_in_is_part_of_a_run(mr_data, tmp_path, recorded):
     assert f"{tmp_path}/none:0.5" in nowhere
 
 
-def test_what_goes_wrong_in_training_is_said_on_the_error_stream(mr_data, tmp_path):
+def test_errors_of_training_appear_on_stderr(mr_data, tmp_path):
     where = ("--data", mr_data, "--out", tmp_path / "out", "--arch", "cnn")
     error = run("mr/train.sh", *where, "--", "--lr-scheduler", "nope", status=2)
     assert error.startswith("error: ")
@@ -259,7 +261,7 @@ def mr_data(tmp_path_factory):
     mostly_full(SYSTEMS, "bilstm_att", "bicas2", "residual", "slstm", "cnn", "transformer"),
 )
 def test_systems(system, mr_data, tmp_path, recorded):
-    """Every named system is a model that can be built, with HIDDEN units."""
+    """Every named system is a model with HIDDEN units that can be built."""
     (command,) = recorded(
         "mr/train.sh", "--arch", system, "--data", mr_data, "--out", tmp_path / "out", "--",
         "--encoder-embed-dim", 6, HIDDEN="4",
@@ -302,7 +304,7 @@ def test_folds(recorded, mr_data, tmp_path):
 
 @pytest.mark.full
 def test_review_sets_in_one_command(tmp_path):
-    """The whole way, in programs of their own."""
+    """All steps run in separate processes."""
     raw = write_reviews(tmp_path / "raw", ("books",), train=240)
     printed = run(
         "reviews16/run_table.sh", "--raw", raw, "--set", "books", "--tiny",
@@ -331,7 +333,7 @@ def test_review_sets_in_one_command(tmp_path):
     ],
 )
 def test_variants(script, folder, subset, wanted, mr_data, tmp_path, recorded):
-    """Each has a folder of its own, its options come behind the system's, and a table ends it."""
+    """Each variant has its own folder and appends its options to the system's; a table follows."""
     where = ("--data", mr_data, "--out", tmp_path, "--seeds", 2)
     *runs, table = recorded(script, *where, "--", "--max-epoch", 3)
     assert table == [
@@ -383,7 +385,7 @@ def test_help(script):
 def test_mistakes(tmp_path):
     raw, out = ("--raw", tmp_path), ("--out", tmp_path / "out", "--data", tmp_path / "data")
     for script, arguments in (
-        ("mr/run_folds.sh", (*raw, *out)),  # its reader knows the option no more than it does
+        ("mr/run_folds.sh", (*raw, *out)),  # its reader does not have the option either
         ("reviews16/run_table.sh", (*raw, *out)),
         ("sst/train.sh", ()),
     ):

@@ -1,4 +1,4 @@
-"""The recipes of language models from raw data to perplexity, on generated texts."""
+"""The language model recipes from raw data to perplexity, on generated texts."""
 
 import dataclasses
 import json
@@ -64,7 +64,7 @@ def test_ptb_as_one_text(raw, data, tmp_path):
     assert f"cache of 20 words: perplexity {result['valid_with_cache']:.2f} valid" in printed
 
 
-def test_unknown_words_are_said(tmp_path):
+def test_unknown_words_are_reported(tmp_path):
     raw = write_raw(tmp_path / "raw", ["train.txt", "valid.txt", "test.txt"])
     with open(raw / "test.txt", "a") as file:
         file.write("zzz <unk> w5 oov\n")
@@ -84,8 +84,8 @@ def test_an_architecture_of_translation_is_refused_by_name(data, tmp_path):
 
 
 @pytest.mark.full
-def test_runs_of_each_kind_have_their_folder():
-    """Else one evaluation would read the other's."""
+def test_each_kind_of_run_has_its_own_folder():
+    """The evaluation of one kind would otherwise read the runs of the other."""
     for script in ("train", "train_carried", "train_paper", "train_short"):
         folder = f"out/{script[6:]}".rstrip("/")
         shown = run(f"ptb/{script}.sh", "--help", COLUMNS="999")
@@ -95,7 +95,7 @@ def test_runs_of_each_kind_have_their_folder():
 
 
 @pytest.mark.parametrize("form", ["--assignment-path={}", "--assignment-path {}"])
-def test_a_table_of_cells_is_part_of_a_run(data, tmp_path, form):
+def test_resuming_with_another_assignment_is_refused(data, tmp_path, form):
     cells = tmp_path / "cells"
     options = ["--data", data, "--out", tmp_path, "--tiny", "--", *form.format(cells).split()]
     options += ["--batch-size", 2, "--bptt", 10]
@@ -124,7 +124,7 @@ def test_wikitext2(raw, data, tmp_path):
 
 @pytest.mark.full
 def test_a_short_training_on_wikitext2(data, tmp_path):
-    """With EPOCHS=2: the rate falls to zero over the updates of 64 streams of 35 steps."""
+    """With EPOCHS=2 the rate falls to zero over the updates of 64 streams with 35 steps."""
     arch = "second_order_lstm_lm_tiny"
     small = ["--batch-size", 2, "--bptt", 10, "--adaptive-softmax-cutoff", "10,15"]
     options = ["--arch", arch, "--data", data, "--out", tmp_path]
@@ -141,8 +141,8 @@ def test_a_short_training_on_wikitext2(data, tmp_path):
     assert error == f"error: {file}: EPOCHS must be a positive number, not 'few'\n"
 
 
-def test_texts_are_checked(raw, tmp_path, capsys, monkeypatch):
-    """Against the known totals: a file missing, of other size, of other types; prepared twice."""
+def test_raw_texts_are_checked(raw, tmp_path, capsys, monkeypatch):
+    """A missing file, or another number of words or types than the known ones, is an error."""
     arguments = ["wikitext2", "--raw", str(raw), "--out", str(tmp_path / "out")]
     assert monolingual.main(arguments) == 2
     error = capsys.readouterr().err

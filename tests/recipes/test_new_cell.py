@@ -1,4 +1,4 @@
-"""examples/new_cell: a cell from outside of the package, in every role."""
+"""examples/new_cell: a cell defined outside of the package, in every role."""
 
 import os
 import re
@@ -77,8 +77,8 @@ for cell, options in (("coupled_lstm", {}), ("leaky_lstm", {"leak": "0.25"})):
 
 
 @pytest.mark.full
-def test_the_other_roles():
-    """Also of the documented cell, with an option and a parameter, that reads the one below."""
+def test_a_cell_from_outside_in_all_roles():
+    """The cell of the documentation, with an option and a parameter, works in all roles, too."""
     done = subprocess.run(
         [sys.executable, "-c", DOCUMENTED + ROLES],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(EXAMPLE.parent)])},
@@ -91,8 +91,8 @@ def test_the_other_roles():
     assert kinds == ["CoupledCell"] * 3 + ["LeakyCell"] * 3
 
 
-def test_the_layer():
-    """Without fairseq, in a process of its own: names cannot be taken back."""
+def test_layer_with_a_cell_from_outside():
+    """It runs without fairseq, in a new process, since cells cannot be unregistered."""
     script = f"import sys; sys.path.insert(0, {str(EXAMPLE.parent)!r}); import new_cell, torch"
     script += "; from fairseq_casrnn import layers; layer = layers.build('coupled_lstm', 3, 4, 2)"
     script += "; layer(torch.ones(5, 2, 3), lengths=[5, 2])[0].sum().backward()"
@@ -103,8 +103,8 @@ def test_the_layer():
     assert done.stdout == "False\n"
 
 
-def test_its_step(monkeypatch):
-    """With an LSTM's gates i = 1 - f it computes what the LSTM does."""
+def test_step_of_the_cell(monkeypatch):
+    """With i = 1 - f it computes the same as an LSTM."""
     monkeypatch.setattr("fairseq_casrnn.register_cell", lambda *_: None)
     namespace = {}
     exec((EXAMPLE / "__init__.py").read_text(encoding="utf-8"), namespace)
@@ -157,7 +157,8 @@ def test_commands_with_a_plugin(tmp_path, capsys):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count(f"--user-dir {EXAMPLE}") == 2  # in the commands to go on with
+    # in the two commands that are suggested next
+    assert done.stdout.count(f"--user-dir {EXAMPLE}") == 2
     assert done.stdout.count(f"CASRNN_USER_DIR={EXAMPLE} fairseq-train") == 2
     run = tmp_path / "own" / "out" / "coupled_lstm_tiny" / "seed1"
     assert cli.main(["translate", "--path", str(run)]) == 2
@@ -175,7 +176,7 @@ def test_a_plugin_that_does_not_exist(tmp_path, monkeypatch, capsys):
         assert f"--user-dir '{folder}' is not a folder; give that of" in capsys.readouterr().err
 
 
-def test_the_command_with_a_plugin_is_one_for_the_shell(monkeypatch):
+def test_suggested_commands_with_a_plugin_are_quoted(monkeypatch):
     monkeypatch.setenv(plugin.VARIABLE, "/a b/mgu")
     printed = f"{plugin.assignment()}printenv {plugin.VARIABLE}"
     done = subprocess.run(["sh", "-c", printed], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""The demo: what it generates, and the whole of run.sh at a tiny size."""
+"""The quickstart: the sentences it generates, and run.sh at a tiny size."""
 
 import datetime
 import os
@@ -73,7 +73,7 @@ def test_ordinals():
     assert wording.en_ordinal(12) == "twelfth"
 
 
-def test_years_of_another_reading_are_refused():
+def test_years_that_are_read_differently_are_refused():
     with pytest.raises(ValueError, match="1066"):
         wording.year(1066)
 
@@ -117,7 +117,7 @@ def test_parts_share_no_sentence_on_either_side():
     assert sorted([*parts["train"], *parts["valid"], *parts["test"]]) == sorted(pairs)
 
 
-def test_everything_is_in_words():
+def test_sentences_have_no_digits():
     pairs = generate.generate(5_000, seed=5)
     assert not [pair for pair in pairs if re.search(r"[\d{}]|  ", " ".join(pair))]
     words = {word for german, _ in pairs for word in german.split()}
@@ -130,7 +130,7 @@ def test_too_many_sentences_are_refused(monkeypatch):
         generate.generate(100, seed=1)
 
 
-def test_report_counts_what_is_right(tmp_path):
+def test_report_counts_correct_translations(tmp_path):
     text = "S-0\tja\nT-0\tyes\nH-0\t-0.1\tyes\nD-0\t-0.1\tyes\nS-1\tnein\nT-1\tno\nD-1\t-0.2\tnot\n"
     path = tmp_path / "test.txt"
     path.write_text(text, encoding="utf-8")
@@ -143,7 +143,7 @@ def test_report_counts_what_is_right(tmp_path):
 
 
 def run_demo(out, *options, cwd=None):
-    """run.sh at a tiny size, as the process that it was."""
+    """Run run.sh at a tiny size."""
     command = [DEMO / "run.sh", "--out", out, "--sentences", "300", *options]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.run(
@@ -153,7 +153,7 @@ def run_demo(out, *options, cwd=None):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A finished demo of five updates: its folder and what it printed."""
+    """The folder and the output of a finished run with five updates."""
     out = tmp_path_factory.mktemp("demo") / "out dir"
     done = run_demo(out, "--max-update", "5", cwd=out.parent)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -161,8 +161,8 @@ def finished(tmp_path_factory):
 
 
 @pytest.mark.full
-def test_the_demos_model_is_two_layers_of_cells_that_flow(finished):
-    """As it says, and not what it would be with one layer, a plain LSTM."""
+def test_the_demos_model_has_two_layers_of_cas_lstm(finished):
+    """With a single layer the model would be a plain LSTM."""
     out, printed = finished
     log = (out / "train.log").read_text("utf-8")
     assert "2. Train cas_lstm (" in printed
@@ -172,10 +172,10 @@ def test_the_demos_model_is_two_layers_of_cells_that_flow(finished):
 
 
 @pytest.mark.full
-def test_demo_prints_scores_examples_and_places(finished):
+def test_demo_prints_scores_examples_and_paths(finished):
     out, printed = finished
     assert re.search(r"BLEU = \d", printed)
-    assert printed.count("reference  ") == 3  # the test set of 1 % has no more
+    assert printed.count("reference  ") == 3  # the test set of 1 % has only three sentences
     assert printed.count("ours       ") == 3
     assert re.search(r"valid \| epoch .* num_updates 5", printed)
     for name in ("data", "checkpoints", "train.log", "learning_curve.png", "attention.png"):
@@ -186,7 +186,7 @@ def test_demo_prints_scores_examples_and_places(finished):
 
 
 @pytest.mark.full
-def test_the_printed_line_translates(finished):
+def test_the_printed_command_translates(finished):
     _, printed = finished
     line = printed.strip().splitlines()[-1]
     assert line.startswith("echo ")
@@ -200,7 +200,7 @@ def test_the_printed_line_translates(finished):
 
 
 @pytest.mark.full
-def test_a_second_run_shows_the_results_and_trains_nothing(finished):
+def test_a_second_run_shows_the_results_without_training(finished):
     out, printed = finished
     checkpoint = out / "checkpoints" / "checkpoint_last.pt"
     before = checkpoint.stat().st_mtime_ns
@@ -213,7 +213,7 @@ def test_a_second_run_shows_the_results_and_trains_nothing(finished):
 
 @pytest.mark.full
 def test_an_interrupted_training_is_resumed(finished, tmp_path):
-    """As killed after five of eight updates: what is done is not done again."""
+    """Training continues after five of eight updates, and the data are not prepared again."""
     out = tmp_path / "out"
     shutil.copytree(finished[0], out)
     settings = (out / "settings.txt").read_text("utf-8").replace("updates 5", "updates 8")
@@ -251,7 +251,7 @@ def test_mistakes_are_one_sentence(finished, options, message):
     assert failed.stderr.count("\n") == 1
 
 
-def test_a_folder_that_is_not_the_demos_is_left_alone(tmp_path):
+def test_force_does_not_delete_other_folders(tmp_path):
     (tmp_path / "mine").write_text("mine")
     failed = run_demo(tmp_path, "--force")
     assert failed.returncode == 2

@@ -1,4 +1,4 @@
-"""Recipes as files: what they may hold, what they stand for, and each mistake in one sentence."""
+"""Recipe files: their contents, their meaning, and an error of one sentence for each mistake."""
 
 import io
 import json
@@ -33,7 +33,7 @@ def write(folder, text, name="recipe.yaml"):
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_every_recipe_reads_and_names_known_systems(path):
+def test_every_recipe_loads_and_names_known_systems(path):
     recipe = load(path)
     for name in (*recipe.archs, recipe.tiny, *(one["arch"] for one in recipe.variants.values())):
         recipe.check_system(name)
@@ -41,8 +41,8 @@ def test_every_recipe_reads_and_names_known_systems(path):
 
 
 @pytest.mark.parametrize("name", ["trec", "sst", "reviews16", "rte", "conll03", "pos"])
-def test_with_vectors_the_other_words_start_narrow(name, tmp_path):
-    """As narrow as the vectors."""
+def test_range_of_words_without_vector(name, tmp_path):
+    """Their range is that of the vectors."""
     (tmp_path / "some.vec").write_text("a 1 2\n")
     recipe = load(EXAMPLES / name / "recipe.yaml")
     options = recipe.training_options(recipe.archs[0], [], str(tmp_path / "some.vec"))
@@ -53,7 +53,7 @@ def test_with_vectors_the_other_words_start_narrow(name, tmp_path):
     ("name", "paper", "fixed"),
     [("nli", "cas", True), ("nli", "shortcut", False), ("paraphrase", None, True)],
 )
-def test_vectors_are_fixed_where_the_paper_fixes_them(name, paper, fixed, tmp_path):
+def test_vectors_are_frozen_where_the_paper_freezes_them(name, paper, fixed, tmp_path):
     (tmp_path / "some.vec").write_text("a 1 2\n")
     recipe = load(EXAMPLES / name / "recipe.yaml", **({"PAPER": paper} if paper else {}))
     options = recipe.training_options(recipe.archs[0], [], str(tmp_path / "some.vec"))
@@ -132,7 +132,7 @@ def test_a_reader_that_does_not_exist(tmp_path, capsys, option):
     )
 
 
-def test_mappings_are_joined_and_other_values_replaced(tmp_path):
+def test_extends_merges_mappings_and_replaces_other_values(tmp_path):
     base = "settings: {lr: 1e-3, dropout: 0.10, patience: 5}\nseeds: [1, 2]\n" + HEAD
     write(tmp_path, base, "base.yaml")
     own = "extends: base.yaml\nsettings: {dropout: 0.5, clip-norm: 1.0}\nseeds: [3]"
@@ -145,7 +145,7 @@ def test_mappings_are_joined_and_other_values_replaced(tmp_path):
     ]
 
 
-def test_conditions_replace_what_is_under_them(tmp_path, monkeypatch):
+def test_conditions_override_settings(tmp_path, monkeypatch):
     text = HEAD + (
         "variables: {SIZE: 8, PAPER: none}\nsettings: {lr: 1, dropout: $SIZE}\n"
         "routed: {temperature-decay: $(2.5e-4 ** (1 / (SIZE - 1)):.2g)}\nunrouted: {lam: none}\n"
@@ -161,7 +161,7 @@ def test_conditions_replace_what_is_under_them(tmp_path, monkeypatch):
     assert load(path).training_options("cnn", [])[2:] == [
         *("--lam", "0", "--lr", "1", "--dropout", "9")
     ]
-    monkeypatch.setenv("SIZE", "")  # as if there were none
+    monkeypatch.setenv("SIZE", "")  # an empty variable counts as unset
     routed = load(path).training_options("second_order_lstm", [])
     assert routed[2:4] == ["--temperature-decay", "0.31"]
     for size in ("few", "0", "-1", "8.5"):
@@ -171,7 +171,7 @@ def test_conditions_replace_what_is_under_them(tmp_path, monkeypatch):
             load(path)
 
 
-def test_expressions_are_arithmetic_alone():
+def test_expressions_only_do_arithmetic():
     values = {"N": "3", "NAME": "ab"}
     assert fill("$(max(N - 1, 1) / 4)", values) == "0.5"
     assert fill("${NAME}_$N", values) == "ab_3"
@@ -200,12 +200,12 @@ def test_checksum_is_that_of_posix(size):
     assert checksum([data[:100], data[100:]]) == wanted.decode().strip()
 
 
-def test_identity_is_data_and_options_but_for_the_length(tmp_path):
+def test_identity_excludes_the_length_of_training(tmp_path):
     for name in ("train.bin", "dict.txt", "input0/singletons.txt", "valid.bin", "Label/train.bin"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
     own = checksum_of_training_data(tmp_path)
-    # By the bytes of the whole path: a capital comes first.
+    # Paths are sorted by their bytes, so capitals come first.
     assert own == checksum([b"Label/train.bindict.txtinput0/singletons.txttrain.bin"])
     cells = tmp_path / "cells"
     cells.write_text("w 1\n")
@@ -238,7 +238,7 @@ def test_identity_is_data_and_options_but_for_the_length(tmp_path):
         ("--lr 1 --bf16", "--bf16 --lr 1", "in another order"),
     ],
 )
-def test_what_a_run_was_started_with_is_named(before, now, named):
+def test_refusal_names_the_changed_options(before, now, named):
     texts = ["\n".join(["12 34", *options.split()]) for options in (before, now)]
     assert refusal(Path("out/a/seed1"), *texts) == (
         f"out/a/seed1 was started with other options ({named}); repeat the options given before, "
@@ -250,19 +250,19 @@ def test_what_a_run_was_started_with_is_named(before, now, named):
     )
 
 
-def test_a_log_that_cannot_be_written_does_not_hide_the_training(tmp_path, capsys):
+def test_output_is_shown_if_the_log_cannot_be_written(tmp_path, capsys):
     shown, full = io.BytesIO(), tmp_path / "train.log"
     full.write_bytes(b"")
     reader, writer = os.pipe()
     os.write(writer, b"epoch 1\n")
     os.close(writer)
     with open(full, "rb") as log, open(reader, "rb", buffering=0) as source:
-        copy(source, shown, log)  # which is not open for writing
+        copy(source, shown, log)  # the log is not open for writing
     assert shown.getvalue() == b"epoch 1\n"
     assert capsys.readouterr().err.startswith(f"warning: cannot write to {full} (")
 
 
-def test_a_dry_run_prints_what_would_run_and_writes_nothing(tmp_path, capsys):
+def test_a_dry_run_prints_commands_and_writes_nothing(tmp_path, capsys):
     recipe = EXAMPLES / "mr" / "recipe.yaml"
     where = ["--data", f"{tmp_path}/the data", "--out", f"{tmp_path}/out"]
     options = [*where, "--arch", "bicas2", "--seeds", "2", "--dry-run", "--", "--lr", "0.5"]
@@ -291,7 +291,7 @@ def test_a_dry_run_prints_what_would_run_and_writes_nothing(tmp_path, capsys):
     "text", [b"a 1 -2e-3 .5\nb 1 2 3\n", b"2 3\na 1 2 3\n", b"\xff 1 2 3 \r\n"]
 )
 def test_vectors_are_an_option_of_a_recipe(text, tmp_path, capsys):
-    """Dimension and the recipe's own settings for vectors, which options after -- override."""
+    """--vectors adds the dimension and the recipe's settings; options after -- override them."""
     (tmp_path / "some.vec").write_bytes(text)
     own = HEAD + "settings: {dropout: 0.5}\nvectors: {forget-singletons: 0}"
     recipe = write(tmp_path, own)
@@ -307,7 +307,7 @@ def test_vectors_are_an_option_of_a_recipe(text, tmp_path, capsys):
     assert capsys.readouterr().out.split()[-2:] == ["--dropout", "0.5"]
 
 
-def test_the_folds_of_a_table_with_vectors_have_all_words(tmp_path, capsys):
+def test_folds_are_prepared_with_vectors(tmp_path, capsys):
     (tmp_path / "some.vec").write_text("a 1 2\n")
     where = ["--raw", "RAW", "--data", "DATA", "--folds", "3", "--dry-run"]
     options = [*where, "--vectors", str(tmp_path / "some.vec")]
@@ -327,7 +327,7 @@ def test_table_evaluates_the_checkpoint_and_split_of_the_recipe(tmp_path, capsys
 
 
 @pytest.mark.parametrize("option", ["train", "all", "vectors"])
-def test_vectors_of_words_that_the_data_leave_out(option, tmp_path, capfd):
+def test_warning_of_vectors_that_prepare_did_not_get(option, tmp_path, capfd):
     path = tmp_path / "some.vec"
     path.write_text("a 1 2\n")
     prepared = {"vectors": str(path), "vocabulary": "train"}
@@ -363,7 +363,7 @@ def test_training_starts_from_the_vectors_of_prepare(tmp_path, capsys):
         ("a film that\n", "{}, line 1 is not a word and numbers"),
     ],
 )
-def test_vectors_that_are_none(text, message, tmp_path, capfd):
+def test_invalid_vectors(text, message, tmp_path, capfd):
     path = tmp_path / "some.vec"
     if text is not None:
         path.write_text(text)
@@ -372,7 +372,7 @@ def test_vectors_that_are_none(text, message, tmp_path, capfd):
     assert capfd.readouterr().err.startswith("error: " + message.format(path))
 
 
-def test_translation_has_no_vectors_of_one_side(capfd):
+def test_translation_has_no_option_for_vectors(capfd):
     recipe = str(EXAMPLES / "multi30k" / "recipe.yaml")
     with pytest.raises(SystemExit):
         cli.main(["run", "train", recipe, "--vectors", "x", "--dry-run"])
@@ -408,7 +408,7 @@ def documented(number):
 
 
 @pytest.mark.full
-def test_a_tagged_corpus_of_ones_own(tmp_path, warm_python, monkeypatch):
+def test_the_documented_tagged_corpus(tmp_path, warm_python, monkeypatch):
     reader, recipe = documented(1)
     write(tmp_path, reader, "reader.py")
     path = str(write(tmp_path, recipe))
@@ -425,8 +425,8 @@ def test_a_tagged_corpus_of_ones_own(tmp_path, warm_python, monkeypatch):
     assert result["f1"] >= 0
 
 
-def test_a_corpus_of_ones_own(tmp_path, warm_python, monkeypatch, capsys):
-    """The two files of docs/recipes.md, as they stand there: prepare, train, evaluate."""
+def test_the_documented_corpus(tmp_path, warm_python, monkeypatch, capsys):
+    """The two files of docs/recipes.md work unchanged: prepare, train, evaluate."""
     reader, recipe = documented(0)
     folder = tmp_path / "fruit"
     folder.mkdir()
@@ -445,7 +445,7 @@ def test_a_corpus_of_ones_own(tmp_path, warm_python, monkeypatch, capsys):
         "no file is missing\n"
     )
     assert cli.main([*prepare, "--force", "--min-count", "2"]) == 0
-    assert capsys.readouterr().err == ""  # of these files, but another corpus
+    assert capsys.readouterr().err == ""  # no warning about another corpus
     options = json.loads((folder / "data" / "data-bin" / "options.json").read_text())
     assert options["program"] == "reader"
     assert cli.main(["run", "train", path, "--tiny", "--", "--cpu"]) == 0

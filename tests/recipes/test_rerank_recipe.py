@@ -15,11 +15,11 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def run(script, *options, status=0):
-    """Run a script of examples/ from elsewhere; its output, or its error if it must fail."""
+    """Run a script of examples/ in another folder; return its output, or its error."""
     command = [EXAMPLES / script, *map(str, options)]
     done = subprocess.run(command, cwd="/", capture_output=True, text=True)
     assert done.returncode == status, done.stdout[-3000:] + done.stderr[-3000:]
-    assert status or not done.stderr  # nothing between the lines that the README shows
+    assert status or not done.stderr  # the README shows no other lines
     return done.stdout if status == 0 else done.stderr
 
 

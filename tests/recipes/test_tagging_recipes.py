@@ -67,8 +67,8 @@ SYSTEMS = {
 }
 
 
-def for_conlleval(path):
-    """What the commands of the documentation make of a file of predictions."""
+def conlleval_lines(path):
+    """Run the documentation's commands for conlleval on a file of predictions."""
     pages = (EXAMPLES / "conll03" / "README.md", EXAMPLES.parent / "docs" / "taggers.md")
     (command,) = {re.search("`(tail [^`]+)`", page.read_text())[1] for page in pages}
     return subprocess.check_output(
@@ -80,12 +80,12 @@ def test_words_with_spaces_for_conlleval(tmp_path):
     sentences = [[("2 1/2", "O", "B-X", 0.5), ("=a", "B-X", "B-X", 0.5)], [("b", "O", "O", 1.0)]]
     path = tmp_path / "test.predictions.tsv"
     path.write_text("\n".join([as_lines([WORDS]), *map(as_lines, sentences)]))
-    assert for_conlleval(path) == "2_1/2 O B-X\n'=a B-X B-X\n\nb O O\n"
+    assert conlleval_lines(path) == "2_1/2 O B-X\n'=a B-X B-X\n\nb O O\n"
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_prepare_train_evaluate(recipe, tmp_path, recorded, capsys):
-    """Each recipe's own settings, on a tiny model for one epoch."""
+    """A tiny model is trained for one epoch with each recipe's own settings."""
     write, metric, free, given = RECIPES[recipe]
     spans = metric == "f1"
     raw, data, out = write(tmp_path / "raw"), tmp_path / "data", tmp_path / "out"
@@ -115,8 +115,8 @@ def test_prepare_train_evaluate(recipe, tmp_path, recorded, capsys):
     assert len(table.sentences()) == result["sentences"]
     assert result.get("constrained_tags") is (not free if spans else None)
     assert len(read_run(folder, "test").predictions.confidences) == result["sentences"]
-    if spans:  # as its evaluation script has it: IOB2, one space between columns
-        blocks = for_conlleval(folder / "test.predictions.tsv").split("\n\n")
+    if spans:  # as its evaluation script expects: IOB2, and one space between columns
+        blocks = conlleval_lines(folder / "test.predictions.tsv").split("\n\n")
         rows = [[line.split(" ") for line in block.splitlines()] for block in blocks]
         assert {len(row) for sentence in rows for row in sentence} == {3}
         assert [len(sentence) for sentence in rows] == [len(one) for one in table.sentences()]
@@ -137,7 +137,7 @@ def data(tmp_path_factory):
 
 @pytest.mark.parametrize("system", mostly_full(SYSTEMS, "bilstm", "slstm"))
 def test_systems(system, data, tmp_path, recorded):
-    """Every named system is a model that can be built, with HIDDEN units."""
+    """Every named system is a model with HIDDEN units that can be built."""
     (command,) = recorded(
         "conll03/train.sh", "--arch", system, "--data", data, "--out", tmp_path / "out", "--",
         "--encoder-embed-dim", 6, HIDDEN="4", STEPS="3",
@@ -149,7 +149,7 @@ def test_systems(system, data, tmp_path, recorded):
     assert cfg.model._name == f"{SYSTEMS[system]}_tagger"
     rnn = build_model(cfg.model, make_task()).encoder.body.rnn
     assert set(getattr(rnn, "hidden_sizes", None) or [rnn.hidden_size]) == {4}
-    # Where cells are routed, training goes on to its end, and ends nearly hard.
+    # With routed cells, training does not stop early, and its final routing is nearly hard.
     assert cfg.checkpoint.patience == (-1 if system == "bisecond2" else 5)
     if system == "bisecond2":
         assert rnn.temperature_at(cfg.optimization.max_epoch) <= 1e-3

@@ -1,4 +1,4 @@
-"""``casrnn train`` before and after a training: names of architectures, the next commands."""
+"""``casrnn train``: names of architectures, settings, and the commands it suggests next."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ from fairseq_casrnn.recipes.train_command import (
 
 
 def prepared(folder, kind, notes):
-    """A folder that looks like one of ``casrnn prepare``."""
+    """A folder that looks as if ``casrnn prepare`` had made it."""
     where = folder / ("text" if kind == "translation" else "data-bin")
     (folder / "data-bin").mkdir(parents=True)
     where.mkdir(exist_ok=True)
@@ -61,7 +61,7 @@ def prepared(folder, kind, notes):
     ],
 )
 def test_unknown_names(kind, name, error, dry, tmp_path, capsys):
-    """A dry run refuses what a training does, and nothing is left behind."""
+    """A dry run has the same errors as a training, and neither creates files."""
     folder = prepared(
         tmp_path / "x",
         kind,
@@ -118,7 +118,7 @@ def test_next_commands(tmp_path):
 
 
 def test_settings_by_size():
-    """Translation: 10 epochs, or 5000 updates in at most 60; an epoch of 1000 has 1.2 updates."""
+    """Translation has 5000 updates, but 10 to 60 epochs, and at least 300 updates."""
     for tokens, updates in ((1000, 300), (50_000, 3600), (100_000, 5000), (1_000_000, 12_000)):
         assert recipe_variables("translation", {TOKENS: tokens}) == {"UPDATES": str(updates)}
     for count, batch, patience in ((1999, 8, 10), (2000, 32, 5), (49_999, 32, 5), (50_000, 64, 3)):

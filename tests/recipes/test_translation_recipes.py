@@ -1,4 +1,4 @@
-"""The shell recipes from raw data to BLEU, on generated corpora."""
+"""The translation recipes from raw data to BLEU, on generated corpora."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def results(out):
 def test_multi30k(tmp_path):
     write_multi30k(tmp_path / "raw")
     data, out = tmp_path / "data", tmp_path / "out"
-    # paths are the caller's, relative to where the script is called
+    # paths are relative to the caller's folder
     prepare = ("multi30k/prepare.sh", "--raw=raw", "--out", "data", "--bpe-operations=30")
     printed = run(*prepare, cwd=tmp_path, PYTHON="")
     assert "train pairs: 120" in printed
@@ -40,7 +40,7 @@ def test_multi30k(tmp_path):
     run("multi30k/train.sh", "--tiny", "--data", data, "--out", out, "--seed", "3", PYTHON="")
     model = out / "cas_lstm_tiny" / "seed3"
     assert (model / "checkpoint1.pt").exists()
-    # a second call finds the last checkpoint, and extra options overrule the script's
+    # a second call finds the last checkpoint, and extra options override the script's
     train = ("multi30k/train.sh", "--arch", "cas_lstm_tiny", "--data", data, "--out", out)
     run(*train, "--seed", "3", "--", "--max-epoch", "2")
     log = (model / "train.log").read_text()
@@ -52,15 +52,16 @@ def test_multi30k(tmp_path):
     assert "cas_lstm_tiny seed 3: BLEU" in printed
     (result,) = results(out)
     assert (result["arch"], result["seed"], result["checkpoint"]) == ("cas_lstm_tiny", 3, "last:2")
-    assert (result["beam"], result["sentences"]) == (10, 13)  # all of them, though 13 % 8 > 0
+    # all of them, though 13 is not a multiple of 8
+    assert (result["beam"], result["sentences"]) == (10, 13)
     assert "case:lc" in result["signature"]
     generated = (model / "generated.checkpoint_avg_last_2.beam10.txt").read_text()
     assert f"BLEU4 = {result['bleu']:.2f}" in generated
-    check_the_documentation(tmp_path)
+    run_the_documentation(tmp_path)
 
 
-def check_the_documentation(folder):
-    """The commands and the program of Getting started, but for the folders' names."""
+def run_the_documentation(folder):
+    """Run the commands and the program of Getting started, with other folder names."""
 
     model = folder / "out" / "cas_lstm_tiny" / "seed3"
 
@@ -118,7 +119,7 @@ def test_iwslt14_with_seeds_and_a_test_of_significance(tmp_path):
     assert "test pairs: 15" in printed
 
     run("iwslt14/train.sh", "--tiny", "--seeds", 2, "--data", data, "--out", out)
-    # The same runs under another name: evaluate.sh only records what the folder is called.
+    # a copy of the runs with another name, since evaluate.sh only records the folder's name
     (out / "a_copy").symlink_to(out / "cas_lstm_tiny")
     printed = run(
         "iwslt14/evaluate.sh", "--data", data, "--out", out, "--seeds", 2, "--checkpoint", "best",
@@ -167,7 +168,7 @@ def test_help_and_unknown_options(script):
     assert os.access(script, os.X_OK)
     assert run(script, "--help").startswith("usage: ")
     if script.name == "prepare.sh" and "iwslt14" not in str(script):
-        return  # all three hand their options to the same parser
+        return  # all three use the same parser
     error = run(script, "--bogus", status=2)
     assert error.startswith("error: ")
     assert "--bogus" in error
@@ -193,11 +194,11 @@ def test_a_failed_training_fails_the_script(tmp_path):
     error = run("multi30k/train.sh", *where, "--tiny", status=1)
     assert error.splitlines()[-1].startswith("error: ")
     log = (tmp_path / "out" / "cas_lstm_tiny" / "seed1" / "train.log").read_text()
-    assert error.strip() in log  # the line's end is written apart, maybe after the other stream
+    assert error.strip() in log  # the line end may come later, after output of the other stream
 
 
-def test_without_fairseq(tmp_path):
-    """A Python that lacks it, and none at all."""
+def test_python_without_fairseq(tmp_path):
+    """Python lacks it, or there is no Python."""
     bare = tmp_path / "bare"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     bare.chmod(0o755)
@@ -211,9 +212,9 @@ def test_without_fairseq(tmp_path):
 @pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
 def test_signals_during_training(tmp_path, number):
-    """Ctrl-C reaches every process of the terminal, the others may reach every process of a job.
+    """Ctrl-C reaches all processes of a terminal, and other signals may reach all of a job.
 
-    What the training says of it is still written.
+    The last output of the training is still written.
     """
     (tmp_path / "data-bin").mkdir()
     stub = stub_python(
@@ -228,7 +229,7 @@ def test_signals_during_training(tmp_path, number):
         text=True,
         env={**os.environ, "PYTHON": stub},
         start_new_session=True,
-        # tests that run in the background may have it ignored
+        # tests that run in the background may inherit a handler that ignores it
         preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
     )
     assert "begun\n" in iter(script.stdout.readline, "")
@@ -236,7 +237,8 @@ def test_signals_during_training(tmp_path, number):
     os.killpg(script.pid, number)
     _, error = script.communicate(timeout=60)
     said = error.splitlines()
-    assert said == ["stopped"] or (number != signal.SIGINT and "stopped" in said)  # bash's own
+    # bash's own message
+    assert said == ["stopped"] or (number != signal.SIGINT and "stopped" in said)
     assert script.returncode in (128 + number, -number)
     folder = tmp_path / "out" / "cas_lstm_tiny" / "seed1"
     log = (folder / "train.log").read_text()
@@ -248,7 +250,7 @@ def test_signals_during_training(tmp_path, number):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems cannot tell the training")
 def test_a_killed_recipe_stops_its_training(tmp_path):
-    """With SIGTERM, on which fairseq-train saves a checkpoint."""
+    """It sends SIGTERM, on which fairseq-train saves a checkpoint."""
     (tmp_path / "data-bin").mkdir()
     stopped = tmp_path / "stopped"
     stub = stub_python(
