@@ -1,4 +1,4 @@
-"""The command lines as the documentation prints them."""
+"""Fixtures that run the commands of the documentation."""
 
 import os
 import re
@@ -11,14 +11,14 @@ ROOT = Path(__file__).parents[2]
 
 
 def commands(first, page="docs/own-data.md"):
-    """The block of commands of a page that begins with these words."""
+    """The block of commands on a page that begins with ``first``."""
     blocks = re.findall(r"```\w*\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
     (found,) = [block for block in blocks if block.startswith(first)]
     return found
 
 
 def refused(prepare, capsys, tmp_path, *argv):
-    """The one sentence with which ``prepare(*argv)`` ends; nothing is left behind."""
+    """Run ``prepare(*argv)``, which must fail without creating files; return its error message."""
     capsys.readouterr()
     assert prepare(*argv, "--out", tmp_path / "none") == 2
     error = capsys.readouterr().err
@@ -30,7 +30,7 @@ def refused(prepare, capsys, tmp_path, *argv):
 
 @pytest.fixture(scope="module")
 def bash(warm_python, tmp_path_factory):
-    """``bash(text, folder)``: what these commands print there; models are small."""
+    """``bash(text, folder)`` runs commands with small models, and returns their output."""
     programs = tmp_path_factory.mktemp("programs")
     (programs / "casrnn").write_text(f'#!/bin/sh\nexec {warm_python} -m fairseq_casrnn.cli "$@"\n')
     (programs / "casrnn").chmod(0o755)

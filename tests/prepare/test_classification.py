@@ -1,4 +1,4 @@
-"""``casrnn prepare classification``: every form that data of one's own has."""
+"""``casrnn prepare classification`` with data in all forms."""
 
 import csv
 import json
@@ -20,8 +20,8 @@ def prepare(*argv):
 
 
 def made(tmp_path, file, *argv, out="out"):
-    """What is made of a file: labels and words of all splits."""
-    every = ("--vocabulary", "all")  # so that no word is <unk>
+    """Prepare a file; return the labels and words of all splits."""
+    every = ("--vocabulary", "all")  # no word becomes <unk>
     assert prepare("--train", file, "--out", tmp_path / out, *every, *argv) == 0
     return {
         split: list(zip(*(read_back(tmp_path / out, part, split) for part in PARTS), strict=True))
@@ -36,7 +36,7 @@ fails = partial(refused, prepare)
 
 
 def rows(count=60, seed=0):
-    """(label, text), no two texts alike."""
+    """(label, text) pairs without duplicates."""
     found = sentences(count, seed)
     return [(LABELS[positive], f"It isn't {text}, no. {i}") for i, (text, positive) in
             enumerate(found)]  # fmt: skip
@@ -65,7 +65,7 @@ def write_jsonl(path, table, names=LABELS):
 
 
 def forms(folder):
-    """The same examples in every form."""
+    """Write the same examples in all forms."""
     table = rows()
     swapped = [(text, label) for label, text in table]
     yield write_tsv(folder / "plain.tsv", table), ()
@@ -93,7 +93,7 @@ def forms(folder):
     yield folder / "folders", ()
 
 
-def test_the_same_data_in_every_form(tmp_path, capsys):
+def test_all_forms_give_the_same_data(tmp_path, capsys):
     wanted = None
     for number, (file, options) in enumerate(forms(tmp_path)):
         found = made(tmp_path, file, *options, out=f"out{number}")
@@ -107,14 +107,14 @@ def test_the_same_data_in_every_form(tmp_path, capsys):
     assert f"left out: {tmp_path}/folders/unsup" in capsys.readouterr().out
 
 
-def test_held_out_by_class_and_seed(tmp_path):
+def test_held_out_parts_depend_on_class_and_seed(tmp_path):
     table = [("pos", f"good {i}") for i in range(80)] + [("neg", f"bad {i}") for i in range(20)]
-    table += [("odd", "what"), *table[:30]]  # a class of one; some texts come twice
+    table += [("odd", "what"), *table[:30]]  # a class with one example; some texts occur twice
     file = write_tsv(tmp_path / "x.tsv", table)
     splits = made(tmp_path, file)
     texts = {split: {text for _, text in pairs} for split, pairs in splits.items()}
     assert len(texts["train"] | texts["valid"] | texts["test"]) == 101
-    assert sum(map(len, texts.values())) == 101  # equal ones are in one split
+    assert sum(map(len, texts.values())) == 101  # identical texts are in one split
     for split in ("valid", "test"):
         labels = [label for label, _ in set(splits[split])]
         assert (labels.count("pos"), labels.count("neg"), labels.count("odd")) == (8, 2, 0)
@@ -123,7 +123,7 @@ def test_held_out_by_class_and_seed(tmp_path):
 
 
 def test_held_out_parts_of_another_size(tmp_path, capsys):
-    """Many identical texts, or few of each class, are given as the reason."""
+    """The message says whether identical texts or small classes are the reason."""
     table = [("pos", "the same")] * 57 + [(LABELS[i % 2], f"text {i}") for i in range(6)]
     made(tmp_path, write_tsv(tmp_path / "x.tsv", table))
     reason = "identical texts stay together and each class with enough different texts gives at"
@@ -133,14 +133,15 @@ def test_held_out_parts_of_another_size(tmp_path, capsys):
     assert "instead of about" not in capsys.readouterr().out
 
 
-def test_premises_are_in_one_split(tmp_path):
+def test_each_premise_is_in_one_split(tmp_path):
     table = [("label", "premise", "hypothesis")]
     table += [(NLI[i % 3], f"premise {i // 3}", f"hypothesis {i}") for i in range(90)]
     file = write_tsv(tmp_path / "x.tsv", table)
     premises = [{text for _, text in pairs} for pairs in made(tmp_path, file).values()]
     assert list(map(len, premises)) == [24, 3, 3]
     assert len(set().union(*premises)) == 30
-    table = [(label, "premise", text) for label, _, text in table[1:]]  # the same throughout
+    # all rows have the same premise
+    table = [(label, "premise", text) for label, _, text in table[1:]]
     file = write_tsv(tmp_path / "x.tsv", [("label", "premise", "hypothesis"), *table])
     assert len(made(tmp_path, file, out="same")["test"]) == 9
 
@@ -159,8 +160,8 @@ def test_the_original_text_is_kept(tmp_path):
     assert [kept[4 + i] for i in range(60)] == [text for _, text in rows()]
 
 
-def test_other_ends_of_lines_are_part_of_a_text(tmp_path):
-    """A carriage return alone and Unicode's line ends are white space."""
+def test_other_line_separators_are_part_of_a_text(tmp_path):
+    """Lone carriage returns and Unicode's line separators are white space."""
     table = [("pos", f"a\rb\x85c\u2028d {i}") for i in range(10)]
     table += [("neg", f"e\rf {i}") for i in range(10)]
     wanted = {("pos", f"a b c d {i}") for i in range(10)} | {("neg", f"e f {i}") for i in range(10)}
@@ -197,7 +198,7 @@ def test_files_for_each_split(tmp_path, capsys):
 )
 @pytest.mark.parametrize("form", ["jsonl", "tsv"])
 def test_pairs(names, label, form, tmp_path, capsys):
-    """The layouts of GLUE and SNLI, whose "-" is no label."""
+    """The layouts are those of GLUE and SNLI; SNLI's label "-" means that there is none."""
     table = []
     for i in range(48):
         texts = f"a man is here {i}", f"he is {i}"
@@ -224,8 +225,8 @@ def test_pairs(names, label, form, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ('"quite good"', "`` quite good ''"),  # so it was said
-        ('"a ""good"" film"', "a `` good '' film"),  # as spreadsheets write it
+        ('"quite good"', "`` quite good ''"),  # quotation marks of the text
+        ('"a ""good"" film"', "a `` good '' film"),  # quoted as by spreadsheets
         ('a "good film', "a `` good film"),
     ],
 )
@@ -234,7 +235,7 @@ def test_quotation_marks_between_tabs(text, wanted, tmp_path):
     assert wanted in {text for pairs in made(tmp_path, file).values() for _, text in pairs}
 
 
-def test_minus_is_a_label_beside_plus(tmp_path):
+def test_minus_is_a_label_if_there_is_plus(tmp_path):
     table = [("+-0"[i % 3], f"text {i}") for i in range(60)]
     found = made(tmp_path, write_tsv(tmp_path / "x.tsv", table))
     assert {label for label, _ in found["train"]} == {"+", "-", "0"}
@@ -251,7 +252,8 @@ def test_a_pair_column(tmp_path):
 @pytest.mark.parametrize(
     ("names", "others", "refused"),
     [
-        (("text", "label", "sentiment"), ("bad", "good"), False),  # the same classes twice
+        # the same classes in both columns
+        (("text", "label", "sentiment"), ("bad", "good"), False),
         (("text", "Target", "Stance"), ("climate", "atheism", "climate"), True),
     ],
 )
@@ -277,7 +279,7 @@ def test_two_columns_that_may_be_labels(names, others, refused, tmp_path, capsys
     ],
 )
 def test_tokenizers(options, words, tmp_path):
-    """And what is noted of them, by which text is split when predicting."""
+    """The tokenizer is recorded, since ``casrnn predict`` must split text in the same way."""
     table = [(LABELS[i % 2], f"It isn't GUT, nicht? 你好 {i}") for i in range(40)]
     file = write_tsv(tmp_path / "x.tsv", table)
     found = made(tmp_path, file, *options)
@@ -359,7 +361,7 @@ def test_bad_files(name, text, message, tmp_path, capsys):
 
 
 def test_malformed_rows_are_left_out_on_request(tmp_path, capsys):
-    """As those of Quora's question pairs that a line end cuts in two."""
+    """Some of Quora's question pairs contain line ends, which break them into two rows."""
     header = "id\tquestion1\tquestion2\tis_duplicate"
     rows = [f"{n}\tWhat is {n}?\tWhy {n}?\t{n % 2}" for n in range(40)]
     file = tmp_path / "x.tsv"
@@ -388,7 +390,7 @@ def test_json_objects_without_a_text_or_label_can_be_skipped(tmp_path, capsys):
     assert sum(map(len, kept.values())) == len(found)
 
 
-def test_a_spreadsheets_separator(tmp_path, capsys):
+def test_the_separator_of_spreadsheets(tmp_path, capsys):
     for number, delimiter in enumerate(",;"):
         file = write_csv(
             tmp_path / f"{number}.csv", [("text", "label"), *rows_swapped()], delimiter
@@ -427,8 +429,8 @@ def test_a_repeated_header(tmp_path, capsys):
     assert "train: skipped 1 row that repeat the header\n" in capsys.readouterr().out
 
 
-def test_which_first_rows_are_headers(tmp_path, capsys):
-    """Not one with a class of training, or with a class that has the name of a column."""
+def test_header_detection(tmp_path, capsys):
+    """Rows with a class of the training set, or a class named like a column, are not headers."""
     options = ("--text-column", "2", "--label-column", "1")
     train = write_tsv(tmp_path / "train.tsv", rows())
     test = write_tsv(tmp_path / "test.tsv", [("pos", "one"), ("neg", "two"), ("neg", "three")])
@@ -448,8 +450,8 @@ def test_which_first_rows_are_headers(tmp_path, capsys):
         assert sum(map(len, made(tmp_path, file, *given, out=str(number)).values())) == 60
 
 
-def test_minus_is_no_class_of_any_split(tmp_path, capsys):
-    """Even of one with two labels."""
+def test_minus_without_plus_is_not_a_label(tmp_path, capsys):
+    """This also holds for a split with two labels."""
     train = [(label, f"{label} {n}") for n in range(20) for label in ("neutral", "so", "-")]
     files = [write_tsv(tmp_path / "train.tsv", [("label", "text"), *train])]
     files += [write_tsv(tmp_path / "valid.tsv", [("label", "text"), ("-", "a"), ("so", "b")])]
@@ -458,8 +460,8 @@ def test_minus_is_no_class_of_any_split(tmp_path, capsys):
     assert 'valid: skipped 1 row without a gold label ("-")\n' in capsys.readouterr().out
 
 
-def test_folders_of_folders(tmp_path, capsys):
-    """Nothing but files in those of the classes; there are no columns to name."""
+def test_a_folder_for_each_class(tmp_path, capsys):
+    """Class folders contain only files, and there are no columns to name."""
     for label, text in rows():
         (tmp_path / "x" / label).mkdir(parents=True, exist_ok=True)
         (tmp_path / "x" / label / f"{text[-2:].strip()}.txt").write_text(text)
@@ -487,7 +489,7 @@ def test_json_after_a_blank_line(tmp_path):
         assert {words for split in found.values() for _, words in split} == WORDS
 
 
-def test_pairs_beside_single_texts(tmp_path, capsys):
+def test_splits_with_pairs_and_with_single_texts(tmp_path, capsys):
     train = write_tsv(tmp_path / "train.tsv", [("label", "text"), *rows()])
     pairs = [(label, text, text) for label, text in rows()]
     valid = write_tsv(tmp_path / "valid.tsv", [("label", "sentence1", "sentence2"), *pairs])
@@ -497,7 +499,7 @@ def test_pairs_beside_single_texts(tmp_path, capsys):
     assert "train.tsv has single texts, but --train has pairs of texts; choose --text" in error
 
 
-def test_bad_bytes(tmp_path, capsys):
+def test_invalid_encodings_and_missing_files(tmp_path, capsys):
     file = tmp_path / "x.tsv"
     for content, message in (
         ("pos\ta\n".encode("utf-16"), "x.tsv is UTF-16 or not text; save it as UTF-8"),
@@ -526,7 +528,7 @@ def test_skipped_rows_and_the_separator(tmp_path, capsys):
 
 
 def test_changed_files(tmp_path, capsys):
-    """What was prepared from other text is not taken for what is asked for."""
+    """Data prepared from files that have changed since then are not reused."""
     file = write_tsv(tmp_path / "x.tsv", rows())
     command = ("--train", file, "--out", tmp_path / "out")
     assert prepare(*command) == 0
@@ -542,7 +544,7 @@ def test_changed_files(tmp_path, capsys):
     assert note(tmp_path / "out")["train sentences"] == 42
     assert prepare(*command) == 0
     file.unlink()
-    assert prepare(*command) == 0  # nothing to compare
+    assert prepare(*command) == 0  # the file cannot be compared
 
 
 def test_a_changed_folder(tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""``casrnn prepare language-model``, and the documentation's commands for it."""
+"""``casrnn prepare language-model``, and its commands in the documentation."""
 
 import gzip
 
@@ -28,7 +28,7 @@ def test_words_and_splits(tmp_path, capsys):
     assert [line for part in text for line in part] == [*wanted, "< pad >"]  # in order
     printed = capsys.readouterr().out
     assert "held out: the last 5 of 51 lines for test\n" in printed
-    # Words of training that occur once are <unk>, the numbers and no others.
+    # only words that occur once in training become <unk>
     assert "train: 41 words are not in the dictionary, such as '0'; they become <unk>" in printed
     found = (tmp_path / "out" / "data-bin" / "dict.txt").read_text().split()[::2]
     assert sorted(found) == sorted(["It", "is", "n't", "line", ",", "it", "?"])
@@ -47,7 +47,7 @@ def test_files_for_each_split(tmp_path):
 
 
 def test_a_folder_of_texts(tmp_path, capsys):
-    """In the order of the names; other files and folders in it are not read."""
+    """Texts are sorted by name; other files and subfolders are ignored."""
     texts = tmp_path / "texts"
     write_lines(texts / "b.txt", LINES[30:])
     (texts / "a.txt.gz").write_bytes(gzip.compress("\n".join(LINES[:30]).encode()))
@@ -68,7 +68,7 @@ def test_a_folder_of_texts(tmp_path, capsys):
     assert f"{tmp_path} has no file *.txt, *.gz or *.xz; give a text" in capsys.readouterr().err
 
 
-def test_a_text_that_is_tokenised_already(tmp_path, capsys):
+def test_text_that_is_already_tokenised(tmp_path, capsys):
     write_lines(tmp_path / "x.txt", [*LINES, "the <unk> sat"])
     options = ("--train", tmp_path / "x.txt", "--min-count", 1, "--out")
     assert prepare(*options, tmp_path / "a") == 0
@@ -80,7 +80,7 @@ def test_a_text_that_is_tokenised_already(tmp_path, capsys):
 
 
 def test_sentencepiece(tmp_path, capsys):
-    """Pieces that make the text again, also of valid and test; of no word is there an <unk>."""
+    """Joined pieces give the text, also of valid and test, and there is no <unk>."""
     write_lines(tmp_path / "x.txt", [*LINES, "它 是 新的"])
     options = ("--train", tmp_path / "x.txt", "--sentencepiece", 40, "--out", tmp_path / "out")
     assert prepare(*options, "--test", tmp_path / "x.txt", "--force") == 2
@@ -121,7 +121,7 @@ def test_sentencepiece(tmp_path, capsys):
         ("a\nb\nc\n", ("--min-count", "0"), "--min-count is 0; it must be at least 1"),
     ],
 )
-def test_mistakes(text, options, message, tmp_path, capsys):
+def test_wrong_files_and_options(text, options, message, tmp_path, capsys):
     (tmp_path / "x.txt").write_text(text)
     assert prepare("--train", tmp_path / "x.txt", "--out", tmp_path / "out", *options) == 2
     error = capsys.readouterr().err
@@ -131,7 +131,7 @@ def test_mistakes(text, options, message, tmp_path, capsys):
 
 
 def test_an_output_that_cannot_be_written(tmp_path, capsys):
-    """Said before the text is read."""
+    """The error comes before the text is read."""
     (tmp_path / "file").touch()
     options = ("--out", tmp_path / "file" / "out")
     assert prepare("--train", tmp_path / "gone", *options) == 2
@@ -141,7 +141,7 @@ def test_an_output_that_cannot_be_written(tmp_path, capsys):
 @pytest.mark.full
 @pytest.mark.parametrize("carry", [False, True], ids=["lines", "one text"])
 def test_documentation(carry, bash, tmp_path):
-    """As printed, but with a tiny model."""
+    """The printed commands run, but with a tiny model."""
     write_lines(tmp_path / "text.txt", LINES)
     text = commands("casrnn prepare language-model")
     arch = "--arch dg_lstm_lm_tiny" + " --carry-state" * carry

@@ -1,4 +1,4 @@
-"""Data of one's own in, answers out: the documentation's four commands for a classifier."""
+"""The documentation's four commands from one's own data to answers of a classifier."""
 
 import json
 import shutil
@@ -11,7 +11,7 @@ from .conftest import commands
 
 @pytest.fixture(scope="module")
 def printed(bash, tmp_path_factory):
-    """A folder, and what the commands print there."""
+    """A folder in which the commands ran, and their output."""
     folder = tmp_path_factory.mktemp("own")
     rows = [f"{text.capitalize()}!\t{'pos' if good else 'neg'}" for text, good in sentences(80)]
     (folder / "reviews.tsv").write_text("text\tlabel\n" + "".join(f"{row}\n" for row in rows))
@@ -19,7 +19,7 @@ def printed(bash, tmp_path_factory):
 
 
 def test_documentation(printed):
-    """README and the page have the same commands."""
+    """README and docs/own-data.md have the same commands."""
     readme, page = (commands("casrnn prepare classification", page) for page in
                     ("README.md", "docs/own-data.md"))  # fmt: skip
     without = [line.partition("#")[0].rstrip() for line in readme.splitlines()]
@@ -33,7 +33,7 @@ def test_documentation(printed):
         "predictions: reviews/out/bicas2/seed1/test.predictions.tsv",
     ):
         assert f"\n{line}" in f"\n{text}"
-    assert "--batch-size 8 " in text  # few examples
+    assert "--batch-size 8 " in text  # there are few examples
     label, probability = text.splitlines()[-1].split("\t")
     assert label in ("neg", "pos")
     assert 0.5 <= float(probability) <= 1
@@ -44,7 +44,7 @@ def read(path):
     return [dict(zip(header.split("\t"), row.split("\t"), strict=True)) for row in rows]
 
 
-def test_predictions_show_the_text_as_it_was(printed):
+def test_predictions_show_the_original_text(printed):
     folder, text = printed
     run = folder / "reviews" / "out" / "bicas2" / "seed1"
     rows, wrong = (read(run / f"test.{name}.tsv") for name in ("predictions", "errors"))
@@ -61,8 +61,8 @@ def test_predictions_show_the_text_as_it_was(printed):
     assert json.loads((run / "test.json").read_text())["accuracy"] == accuracy
 
 
-def test_prediction_splits_text_as_prepare_did(printed, bash):
-    """The test set's text, given to predict from elsewhere, has the probabilities of evaluate."""
+def test_predict_splits_text_as_prepare_does(printed, bash):
+    """casrnn predict, given raw text, finds the probabilities of casrnn evaluate."""
     folder, _ = printed
     moved = shutil.copytree(folder / "reviews", folder / "elsewhere" / "moved")
     rows = read(moved / "out" / "bicas2" / "seed1" / "test.predictions.tsv")
@@ -84,14 +84,14 @@ def test_pairs_and_another_architecture(bash, tmp_path):
         "cnn_sentence_encoder --subset valid",
         tmp_path,
     )
-    assert "--mlp-batch-norm" in out  # the settings of pairs
+    assert "--mlp-batch-norm" in out  # one of the settings for pairs
     assert "--arch cnn_sentence_encoder" in out
     rows = read(tmp_path / "x" / "out" / "cnn_sentence_encoder" / "seed2" / "valid.predictions.tsv")
     assert {row["pair"] for row in rows} == {"he"}
 
 
 def test_word_vectors(printed, bash, tmp_path):
-    """Words with a vector have an embedding, and training starts from it, from any folder."""
+    """Training embeds words with a vector, and finds the vectors from any folder."""
     folder, _ = printed
     (tmp_path / "some.vec").write_text("nowhere 1 2\nfilm 3 4\n")
     for name in ("valid", "test"):

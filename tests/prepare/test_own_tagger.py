@@ -1,4 +1,4 @@
-"""Data of one's own in, answers out: the documentation's four commands for a tagger."""
+"""The documentation's four commands from one's own data to answers of a tagger."""
 
 import json
 
@@ -7,12 +7,12 @@ from tagged_corpora import sentences
 
 from .conftest import commands
 
-pytestmark = pytest.mark.full  # test_own_classifier.py goes the same way
+pytestmark = pytest.mark.full  # test_own_classifier.py runs most of the same code
 
 
 @pytest.fixture(scope="module")
 def printed(bash, tmp_path_factory):
-    """A folder, and what the commands print there."""
+    """A folder in which the commands ran, and their output."""
     folder = tmp_path_factory.mktemp("own")
     rows = [[*rows[:-1], (f"{i}th", ".", "O")] for i, rows in enumerate(sentences(60))]
     text = "\n".join("".join(f"{w}\t{p}\t{t}\n" for w, p, t in sentence) for sentence in rows)
@@ -37,7 +37,7 @@ def test_documentation(printed):
     assert words == ["Anna", "Schmidt", "lives", "in", "New", "York", "."]
 
 
-def test_predictions_have_the_words_as_they_were(printed):
+def test_predictions_show_the_original_words(printed):
     folder, text = printed
     run = folder / "names" / "out" / "bicas2" / "seed1"
     table = (run / "test.predictions.tsv").read_text()
@@ -50,7 +50,7 @@ def test_predictions_have_the_words_as_they_were(printed):
         rows = [line.split("\t") for line in block.splitlines()]
         gold = source[tuple(row[0] for row in rows)]
         assert [line.split("\t")[2] for line in gold.splitlines()] == [row[1] for row in rows]
-        assert len({row[3] for row in rows}) == 1  # that of all tags of a sentence
+        assert len({row[3] for row in rows}) == 1  # the probability of all tags of a sentence
         assert 0 < float(rows[0][3]) <= 1
         wrong += [row for row in rows if row[1] != row[2]]
     assert len(blocks) == 6
@@ -68,7 +68,7 @@ def test_predictions_have_the_words_as_they_were(printed):
     assert f"accuracy of tags in IOB2 {100 * (1 - len(wrong) / count):.2f} on {count} words" in text
 
 
-def test_softmax_and_the_other_kind(printed, bash):
+def test_softmax_and_errors_of_the_wrong_kind(printed, bash):
     folder, _ = printed
     said = bash("casrnn train classification names", folder, status=2)
     assert said == "error: names is prepared for tagging; call casrnn train tagging\n"
@@ -81,7 +81,7 @@ def test_softmax_and_the_other_kind(printed, bash):
 
 
 def test_tags_that_the_scheme_forbids(printed, bash):
-    """They are looked for where they are asked for, and the result says so."""
+    """--unconstrained-tags allows them, and the result records the option."""
     folder, _ = printed
     results = folder / "names" / "out" / "results.jsonl"
     bash("casrnn evaluate names --unconstrained-tags", folder)

@@ -1,4 +1,4 @@
-"""``casrnn prepare tagging``: files of columns, their schemes, and what is refused."""
+"""``casrnn prepare tagging``: files in columns, schemes of tags, and errors."""
 
 import json
 from functools import partial
@@ -19,7 +19,7 @@ def prepare(*argv):
 
 
 def made(tmp_path, file, *argv, out="out"):
-    """(words, tags) of all sentences of all splits, sorted."""
+    """Prepare a file; return (words, tags) of the sentences of all splits, sorted."""
     every = ("--vocabulary", "all")
     assert prepare("--train", file, "--out", tmp_path / out, *every, *argv) == 0
     return sorted(
@@ -34,7 +34,7 @@ def made(tmp_path, file, *argv, out="out"):
 fails = partial(refused, prepare)
 
 
-# Some words more than tags, and no two sentences alike.
+# Some words occur with several tags, and no two sentences are equal.
 ROWS = [[*rows[:-1], (f"end{i}", ".", "O")] for i, rows in enumerate(sentences(40))]
 IOB2 = [[tag for _, _, tag in rows] for rows in ROWS]
 WANTED = sorted(
@@ -46,7 +46,7 @@ WANTED = [(words.translate(DIGITS), tags) for words, tags in WANTED]
 
 
 def write(path, line, rows=ROWS, between="\n"):
-    """A file of lines ``line(number, word, part of speech, tag)``."""
+    """Write a file of lines ``line(number, word, part of speech, tag)``."""
     text = between.join(
         "".join(line(n, *row) + "\n" for n, row in enumerate(sentence, start=1))
         for sentence in rows
@@ -111,8 +111,8 @@ def test_columns(name, tmp_path, capsys):
         (pos, write_pos, [f"en_ewt-ud-{name}.conllu" for name in ("train", "dev", "test")]),
     ],
 )
-def test_the_same_as_by_the_recipes(reader, write, names, tmp_path):
-    """Byte for byte: words, spelling, tags, also from CoNLL-U without a choice of columns."""
+def test_same_result_as_the_recipes(reader, write, names, tmp_path):
+    """Words, spelling and tags are equal byte for byte, also from CoNLL-U by default."""
     raw = write(tmp_path / "raw")
     assert reader.main(["--raw", str(raw), "--out", str(tmp_path / "theirs")]) == 0
     files = zip(("--train", "--valid", "--test"), (raw / name for name in names), strict=True)
@@ -146,27 +146,27 @@ def test_schemes(scheme):
     ("rows", "scheme"),
     [
         (["NOUN VERB", "X O"], None),
-        (["I S B", "NN O"], None),  # parts of speech among which some are called so
+        (["I S B", "NN O"], None),  # parts of speech, of which some look like tags of spans
         (["O O"], None),
         (["B I O", "B"], "IOB2"),
-        (["B M E S", "S"], "BMES"),  # words of Chinese
-        (["I-A O", "I-A I-A"], "IOB1"),  # nothing touches
-        (["B-A I-A O", "I-A O B-A"], "IOB2"),  # with a mistake
-        (["B-A O", "I-A O"], "IOB1"),  # not most begin with B
+        (["B M E S", "S"], "BMES"),  # Chinese words
+        (["I-A O", "I-A I-A"], "IOB1"),  # no spans touch
+        (["B-A I-A O", "I-A O B-A"], "IOB2"),  # a tagging error
+        (["B-A O", "I-A O"], "IOB1"),  # most spans do not begin with B
     ],
 )
-def test_what_is_a_scheme(rows, scheme):
+def test_scheme_detection(rows, scheme):
     assert find_scheme([row.split() for row in rows]) == scheme
 
 
-def test_tags_that_continue_nothing():
-    """At the start of a sentence, after O, and after another type."""
+def test_orphan_continuation_tags():
+    """These are at the start of a sentence, after O, and after another type."""
     rows = ["B-A I-A I-B I-B O I-A", "I-A", "B-A B-A I-A"]
     assert count_orphan_continuations([row.split() for row in rows]) == 3
 
 
 def test_segmentation_of_chinese(tmp_path, capsys):
-    """A character a word: raw text is split so, too; spans without a type get one."""
+    """Each character is a token, also of raw text; spans without a type become SPAN."""
     letters = [chr(0x4E00 + i) for i in range(40)]
     rows = [[(one, "", tag) for one, tag in zip(letters[i : i + 4], "BMES", strict=True)]
             for i in range(30)]  # fmt: skip
@@ -184,7 +184,7 @@ def test_segmentation_of_chinese(tmp_path, capsys):
 
 
 def test_spaces_inside_words(tmp_path):
-    """Where tabs separate; a no-break space, and other line ends, anywhere."""
+    """Tabs separate columns; a word may contain spaces, no-break spaces and line separators."""
     extra = [[("New York", "", "B-L"), ("10\u00a0000", "", "O"), ("a\x85b\u2028c", "", "O")]]
     rows = [*extra * 1, *ROWS]
     file = write(tmp_path / "x.txt", lambda n, w, p, t: f"{w}\t{t}", rows)
@@ -200,7 +200,7 @@ def test_spaces_inside_words(tmp_path):
 
 
 @pytest.mark.parametrize("header", ["word\ttag\n", "TOKEN\tNER\n\n"])
-def test_names_of_columns_are_no_word(header, tmp_path, capsys):
+def test_a_header_is_left_out(header, tmp_path, capsys):
     file = write(tmp_path / "x.txt", lambda n, w, p, t: f"{w}\t{t}")
     file.write_text(header + file.read_text())
     assert len(made(tmp_path, file)) == len(WANTED)
@@ -209,8 +209,8 @@ def test_names_of_columns_are_no_word(header, tmp_path, capsys):
     assert "spans: IOB2" in printed
 
 
-def test_a_mark_may_be_a_word(tmp_path, capsys):
-    """As in tweets, and with its own tag in the Penn Treebank."""
+def test_a_hash_sign_may_be_a_word(tmp_path, capsys):
+    """Tweets have such words, and the Penn Treebank has a tag for #."""
     for number, tag in enumerate("O#"):
         others = [[(w, p, p) for w, p, _ in row] for row in ROWS] if tag == "#" else ROWS
         rows = [[("#", "", tag), ("5", "", others[0][0][2])], *others]
@@ -230,8 +230,8 @@ def test_an_ideographic_space_is_a_word(tmp_path):
 
 @pytest.mark.parametrize("split", ["train", "test"])
 @pytest.mark.parametrize("tag", ["?", "0"])
-def test_tags_that_mark_no_spans_beside_those_that_do(split, tag, tmp_path, capsys):
-    """They would silently turn off the conversion of all others."""
+def test_mixed_tags_of_spans_and_others(split, tag, tmp_path, capsys):
+    """They would silently prevent the conversion to BIOES."""
     good, bad = ([[("x", "", one), ("y", "", "B-L")], *ROWS] for one in ("O", tag))
     files = {"train": good, split: bad}
     options = [
@@ -247,7 +247,7 @@ def test_tags_that_mark_no_spans_beside_those_that_do(split, tag, tmp_path, caps
     assert ("or leave out --test" in error) == (split == "test")
 
 
-def test_other_marks_outside_of_spans(tmp_path, capsys):
+def test_other_symbols_for_outside(tmp_path, capsys):
     rows = [[(w, p, "_" if t == "O" else t) for w, p, t in row] for row in ROWS]
     file = write(tmp_path / "x.txt", lambda n, w, p, t: f"{w} {t}", rows)
     assert "has the tag '_', but other tags mark spans" in fails(capsys, tmp_path, "--train", file)
@@ -309,7 +309,7 @@ def test_bad_files(text, options, message, tmp_path, capsys):
         (lambda n, w, p, t: f"{w}\t{w}{n}x{p}", "different tags of "),
     ],
 )
-def test_columns_that_cannot_be_words_or_tags(line, message, tmp_path, capsys):
+def test_implausible_columns(line, message, tmp_path, capsys):
     rows = [[(f"{w}{i * n % 101}", p, t) for n, (w, p, t) in enumerate(row)]
             for i, row in enumerate(sentences(200))]  # fmt: skip
     error = fails(capsys, tmp_path, "--train", write(tmp_path / "x.txt", line, rows))

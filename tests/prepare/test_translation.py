@@ -1,4 +1,4 @@
-"""``casrnn prepare translation``, and the documentation's commands for it."""
+"""``casrnn prepare translation``, and its commands in the documentation."""
 
 import json
 import random
@@ -22,7 +22,7 @@ WORDS = {"Hund": "dog", "Katze": "cat", "läuft": "runs", "schläft": "sleeps", 
 
 
 def pairs(count=80):
-    """No two alike."""
+    """Pairs without duplicates."""
     rng = random.Random(0)
     for i in range(count):
         chosen = rng.choices(list(WORDS), k=rng.randint(1, 5))
@@ -77,7 +77,7 @@ def test_two_files_or_one(tmp_path):
     [("de\ten", True), (" SRC\tTgt\tcredit", True), ("de\tof", False)],
 )
 def test_a_header_and_further_columns(first, is_header, tmp_path, capsys):
-    """Both are left out, and told; a first row that is no header is a pair."""
+    """Both are left out with a message; a first row that is not a header is a pair."""
     rows = [f"{a}\t{b}" for a, b in pairs()]
     rows[3] += "\tcredit\t7"
     write_lines(tmp_path / "x.tsv", [first, *rows, ""])
@@ -101,7 +101,7 @@ def test_columns_in_the_other_order(first, tmp_path, capsys):
 
 
 def test_sentencepiece(tmp_path, capsys):
-    """Both sides in pieces of one model, which make the tokenised text again."""
+    """Both sides share one model, and joined pieces give the tokenised text."""
     files = write_files(tmp_path, pairs())
     command = ("--train", *files, "--out", tmp_path / "out", "--sentencepiece")
     assert prepare(*command, 0) == 2
@@ -127,7 +127,7 @@ def test_sentencepiece(tmp_path, capsys):
 
 
 def test_held_out_parts_of_another_size():
-    """A tenth of many pairs is more than the most that is held out; both are as they should be."""
+    """A tenth of the pairs exceeds the maximum, which needs no message."""
     sources = [f"text {i}" for i in range(60)]
     labels = [""] * 60
     for keys, most, size in ((sources, None, 6), (sources, 2, 2)):
@@ -151,7 +151,7 @@ def test_too_many_files(tmp_path, capsys):
 
 
 def test_cleaning(tmp_path, capsys):
-    """Repeated pairs, sources of valid and test, empty, long and uneven ones."""
+    """Repeated pairs, sources of valid and test, and empty, long and uneven pairs are dropped."""
     rows = list(pairs(40))
     test, valid = rows[:4], rows[4:8]
     train = [*rows[6:], rows[20], (rows[0][0], "Another translation."), ("", "Nothing."),
@@ -175,7 +175,7 @@ def test_cleaning(tmp_path, capsys):
 
 
 def test_long_pairs_are_not_held_out(tmp_path, capsys):
-    """A model would refuse them in validation and evaluation."""
+    """A model could not validate or be evaluated with them."""
     rows = list(pairs(60)) + [(f"lang {i} " * 5, f"long {i} " * 5) for i in range(60)]
     files = write_files(tmp_path, rows)
     options = ["--max-length", "8", "--bpe-operations", "0", "--out", tmp_path / "out"]
@@ -232,7 +232,7 @@ def test_bad_files(name, text, options, message, tmp_path, capsys):
 
 
 def test_a_changed_file(tmp_path, capsys):
-    """Either of the two."""
+    """Either of the two files may have changed."""
     files = [tmp_path / "x.de", tmp_path / "x.en"]
     for file in files:
         file.write_text("".join(f"a b {i}\n" for i in range(40)))
@@ -245,14 +245,14 @@ def test_a_changed_file(tmp_path, capsys):
     assert f"{files[1]} has changed since" in capsys.readouterr().err
 
 
-def test_uneven_files(tmp_path, capsys):
+def test_files_of_different_lengths(tmp_path, capsys):
     files = write_files(tmp_path, pairs(20))
     write_lines(files[1], ["one"])
     assert prepare("--train", *files, "--out", tmp_path / "out") == 2
     assert "train.de has 20 lines but " in capsys.readouterr().err
 
 
-def test_settings_go_by_the_size(tmp_path):
+def test_settings_depend_on_the_size(tmp_path):
     (tmp_path / "text").mkdir()
     for tokens, updates in ((10_000, 720), (100_000, 5000), (1_000_000, 12_000)):
         notes = {"train tokens, of the longer sides": tokens}
@@ -262,7 +262,7 @@ def test_settings_go_by_the_size(tmp_path):
 
 
 def test_an_output_that_cannot_be_written(tmp_path, capsys):
-    """Said before the text is read."""
+    """The error comes before the text is read."""
     (tmp_path / "file").touch()
     options = ("--source-lang", "de", "--target-lang", "en", "--out", tmp_path / "file" / "out")
     assert prepare("--train", tmp_path / "gone", *options) == 2
@@ -271,7 +271,7 @@ def test_an_output_that_cannot_be_written(tmp_path, capsys):
 
 @pytest.mark.full
 def test_documentation(bash, tmp_path):
-    """As printed, but with a tiny model."""
+    """The printed commands run, but with a tiny model."""
     write_files(tmp_path, pairs())
     small = "--arch cas_lstm_tiny -- --max-update 8"
     text = commands("casrnn prepare translation")
@@ -294,7 +294,7 @@ def test_documentation(bash, tmp_path):
 
 @pytest.mark.full
 def test_translation_in_pieces(bash, tmp_path):
-    """They are joined in an evaluation, and in translations, also of the packed model."""
+    """Evaluation and translation join them, also with the packed model."""
     write_files(tmp_path, pairs())
     printed = bash(
         "casrnn prepare translation --train train.de train.en --out x --sentencepiece 60; "
@@ -318,7 +318,7 @@ def test_translation_in_pieces(bash, tmp_path):
     assert (options["bpe"], options["tokenizer"]) == ("sentencepiece", "moses_lowercase")
 
 
-def test_held_out_sources_are_compared_without_spaces_around_them():
+def test_held_out_sources_are_compared_without_surrounding_spaces():
     raw = {
         "train": [("ja ", "yes"), ("nein", "no"), ("nein", "no"), ("", "x")],
         "valid": [("ja", "yes")],
