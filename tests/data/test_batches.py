@@ -4,7 +4,7 @@ from fairseq_casrnn.data.batches import split_batches
 
 
 def test_batches_of_long_sentences_are_small():
-    """Padded, they hold 10 tokens at most, unless a single sentence has more."""
+    """With padding they have 10 tokens at most, unless a single sentence has more."""
     lengths = [1, 1, 1, 1, 4, 5, 6, 30, 2]
     batches = list(split_batches(range(9), lengths, 10, 3))
     assert batches == [[0, 1, 2], [3, 4], [5], [6], [7], [8]]

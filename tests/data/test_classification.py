@@ -1,4 +1,4 @@
-"""The data set of sentences, and its mix with another one."""
+"""The data set of sentences, and mixing in another one."""
 
 import numpy
 import pytest
@@ -12,7 +12,7 @@ PAD, EOS = 1, 2
 
 
 def sentences(lengths, first=4):
-    """Sentence n is n+first repeated, then </s>."""
+    """Sentence n consists of the word n+first, repeated, and </s>."""
     rows = [torch.tensor([n + first] * (length - 1) + [EOS]) for n, length in enumerate(lengths)]
     return ListDataset(rows, numpy.array(lengths))
 
@@ -38,8 +38,8 @@ def test_batch_of_pairs():
     assert batch["net_input"]["src_tokens"].tolist() == [[2, 1, 1], [4, 4, 2]]
     assert batch["net_input"]["pair_tokens"].tolist() == [[10, 10, 10, 2], [2, 1, 1, 1]]
     assert "target" not in batch
-    assert batch["ntokens"] == 4 + 5  # of both
-    assert data.sizes.tolist() == [3, 4]  # of the longer one
+    assert batch["ntokens"] == 4 + 5  # of both sentences
+    assert data.sizes.tolist() == [3, 4]  # of the longer sentence
 
 
 def test_pairs_are_sorted_by_their_first_sentences_and_then_their_second():
@@ -49,7 +49,7 @@ def test_pairs_are_sorted_by_their_first_sentences_and_then_their_second():
     ]  # fmt: skip
 
 
-def test_batches_are_of_one_length():
+def test_sentences_are_sorted_by_length():
     lengths = numpy.random.RandomState(0).randint(1, 6, 100)
     order = dataset(lengths, shuffle=True).ordered_indices()
     assert sorted(order) == list(range(100))
@@ -62,11 +62,11 @@ def test_training_has_other_batches_in_each_epoch():
     assert dataset().can_reuse_epoch_itr_across_epochs
 
 
-def test_rare_words_are_forgotten_at_times():
-    """Half of them, others in each epoch, the same in a repetition; and nothing else."""
+def test_unk_dropout_of_rare_words():
+    """Half of the rare words become <unk>: others in each epoch, the same if it is repeated."""
     unk, rare = 3, torch.zeros(12, dtype=torch.bool)
     rare[5] = True
-    lengths = (401, 401)  # of word 4, then of word 5
+    lengths = (401, 401)  # of word 4, and of word 5
 
     def words(epoch, n, seed=1):
         data = dataset(lengths, shuffle=True, unk_dropout=UnkDropout(rare, unk, 0.5, seed))
@@ -76,7 +76,7 @@ def test_rare_words_are_forgotten_at_times():
     assert words(1, 0).tolist() == [4] * 400 + [EOS]
     rare[4] = True
     places = [words(1, n) == unk for n in range(2)]
-    assert not places[0].equal(places[1])  # nor the same ones in every sentence
+    assert not places[0].equal(places[1])  # sentences lose words at different places
     rare[4] = False
     once = words(1, 1)
     assert set(once[:-1].tolist()) == {5, unk}
@@ -87,7 +87,7 @@ def test_rare_words_are_forgotten_at_times():
     assert not once.equal(words(1, 1, seed=2))
 
 
-def test_a_mix_forgets_too_and_anew_in_each_epoch():
+def test_unk_dropout_of_a_mix():
     rare = torch.ones(60, dtype=torch.bool)
     base, extra = (
         dataset([9] * 40, shuffle=True, unk_dropout=UnkDropout(rare, 3, 0.5, 1)) for _ in "ab"
@@ -106,7 +106,7 @@ def test_truncation_keeps_the_end_symbol():
     assert data.sizes.tolist() == [3, 1, 3, 2]
 
 
-def test_every_epoch_has_another_part_of_the_extra_corpus():
+def test_a_mix_draws_other_sentences_in_each_epoch():
     base, extra = dataset(), dataset([2] * 40)
     mixed = MixedDataset(base, extra, 0.15, seed=5)
     assert len(mixed) == 4 + 6
@@ -127,7 +127,7 @@ def test_every_epoch_has_another_part_of_the_extra_corpus():
     assert batch["id"].tolist() == [9, 0]
 
 
-def test_a_mix_knows_the_lengths_of_what_it_chose():
+def test_lengths_of_a_mix():
     mixed = MixedDataset(dataset(), dataset(numpy.arange(2, 42)), 0.25, seed=5)
     for epoch in (1, 2):
         mixed.set_epoch(epoch)

@@ -41,7 +41,7 @@ def test_segments_are_taken_as_they_are():
 
 
 def test_a_segment_of_white_space():
-    """More than patterns that go back and forth over it can read."""
+    """A regular expression that backtracks over it would not end."""
     line = f'<seg id="1"> a{" " * 10**6}b </seg>'
     assert iwslt14.parse_xml([line]) == [f"a{' ' * 10**6}b"]
 
@@ -61,15 +61,16 @@ def test_the_whole_archive(tmp_path):
     tests[IWSLT_TESTS[0]][0] = ("Das ’s", "It’s")
     path = write_archive(tmp_path / "de-en.tgz", iwslt_files(train, tests))
     corpus = iwslt14.read_corpus(path)
-    # 50 pairs, title, description and the last one are clean; 2 of these 53 are numbers 23, 46.
+    # 50 pairs, title, description and the last pair are clean; of these 53, numbers 23 and 46 are
+    # for validation
     assert corpus.notes == {"training lines": 56, "training lines dropped": 3}
     assert [len(corpus.splits[name][0]) for name in ("train", "valid", "test")] == [51, 2, 10]
     assert corpus.splits["train"][1][0] == "a talk , side 1"
     assert corpus.splits["train"][0][1] == "what it is about , side 0 ."
-    # pair 23 of the clean ones is sentence 21: title and description come first
+    # pair 23 of the clean ones is sentence 21, since title and description come first
     assert corpus.splits["valid"][0][0] == train[20][0].lower()[:-1] + " ."
     assert corpus.splits["train"][1][-1] == "it ’ s"
-    # ... but ’ becomes ' in the test sets, except in the untouched reference
+    # but ’ becomes ' in the test sets, except in the untouched reference
     assert corpus.splits["test"][1][0] == "it &apos;s"
     assert corpus.raw_test[1][0] == "It’s"
     expected = [line for stem in IWSLT_TESTS for line, _ in tests[stem]]
@@ -108,7 +109,7 @@ def test_a_cut_archive_is_refused(tmp_path):
         iwslt14.read_corpus(path)
     with pytest.raises(UserError, match="--archive"):
         iwslt14.read_corpus(tmp_path / "none.tgz")
-    path.write_bytes(b"")  # of which tarfile lists all that it tried
+    path.write_bytes(b"")  # for an empty file, tarfile's error lists all formats it tried
     with pytest.raises(
         UserError, match=r"a\.tgz is not a complete \.tgz archive \(.*\); download it again$"
     ):
@@ -116,7 +117,7 @@ def test_a_cut_archive_is_refused(tmp_path):
 
 
 def test_two_files_of_one_name_in_an_archive(tmp_path):
-    """Neither may count in silence."""
+    """It must not silently use one of them."""
     files = iwslt_files(pairs(3), segments())
     path = write_archive(
         tmp_path / "a.tgz",
@@ -128,15 +129,15 @@ def test_two_files_of_one_name_in_an_archive(tmp_path):
         iwslt14.read_corpus(path)
 
 
-def test_an_archive_of_too_much(tmp_path):
-    """Half a megabyte that would fill the memory."""
+def test_an_archive_that_expands_too_much(tmp_path):
+    """Half a megabyte would expand to more than the memory."""
     path = write_archive(tmp_path / "a.tgz", {"zeros": bytes(iwslt14.LARGEST + 1)})
     with pytest.raises(UserError, match=r"a\.tgz holds more than 256 MiB of files, so it is not"):
         iwslt14.Archive(path)
 
 
 def test_a_damaged_archive(tmp_path):
-    """Whose compressed data are damaged in the middle, and a member of negative size."""
+    """The compressed data are damaged in the middle, or a member has a negative size."""
     path = write_iwslt(tmp_path / "a.tgz")
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 255
@@ -161,7 +162,7 @@ def test_download_checks_the_file(tmp_path):
         iwslt14.download(tmp_path / "out", source.as_uri(), "0" * 32)
 
 
-def test_without_a_connection_the_archive_is_asked_for(tmp_path, capsys, monkeypatch):
+def test_without_a_connection_the_message_asks_for_the_archive(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(iwslt14.download, "__defaults__", ((tmp_path / "no").as_uri(), "0"))
     assert iwslt14.main(["--out", str(tmp_path / "out")]) == 2
     error = capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Readers of the classification corpora: known counts, labels, words; and malformed files."""
+"""The readers of classification corpora: counts, labels, words, and malformed files."""
 
 import json
 
@@ -36,7 +36,8 @@ def test_phrases_of_a_tree():
         (3, ["'s"]),
         (2, ["It"]),
     ]
-    assert sst.phrases("(2 9\\/11\u00a0a)") == [(2, ["9/11\u00a0a"])]  # no space of ASCII
+    # a no-break space is part of a word
+    assert sst.phrases("(2 9\\/11\u00a0a)") == [(2, ["9/11\u00a0a"])]
 
 
 @pytest.mark.parametrize(
@@ -53,15 +54,15 @@ def test_phrases_of_a_tree():
         "(3 (2 a)) (2 b)",
     ],
 )
-def test_what_is_no_tree(line):
+def test_invalid_trees(line):
     with pytest.raises(ValueError, match=r"bracket|rating|text"):
         sst.phrases(line)
 
 
-def test_sst_counts_phrases_as_the_papers(tmp_path):
+def test_sst_has_the_papers_numbers_of_phrases(tmp_path):
     raw = tmp_path / "raw"
     raw.mkdir()
-    line = "(4 (1 bad) (3 (2 but) (4 good)))\n"  # five nodes; four that are not neutral
+    line = "(4 (1 bad) (3 (2 but) (4 good)))\n"  # five nodes, of which four are not neutral
     (raw / "train.txt").write_text(line + "(2 so)\n" + line.replace("4", "0"))
     (raw / "dev.txt").write_text("(2 so)\n(3 well)\n")
     (raw / "test.txt").write_text("(0 (2 so) (1 bad))\n")
@@ -72,7 +73,7 @@ def test_sst_counts_phrases_as_the_papers(tmp_path):
     assert read_back(two, "label")[:4] == ["positive", "positive", "positive", "negative"]
     assert read_back(two, "input0", "test") == ["<unk> bad"]
     assert set(read_back(five, "label")) == set(sst.FIVE)
-    # Each word is in one whole sentence (that of two trees), though in several phrases.
+    # each word occurs in one whole sentence, but in several phrases
     assert (two / "data-bin/input0/singletons.txt").read_text() == "bad\nbut\ngood\nso\n"
     only = run(sst, raw, tmp_path / "only", "--sentences-only")
     assert read_back(only) == ["bad but good", "bad but good"]
@@ -104,7 +105,7 @@ def test_folds_cover_everything_once(tmp_path):
     text = " ".join(every)
     assert "it 's" in text
     assert "café" in text
-    # Of raw text, punctuation must be split, too.
+    # raw text is tokenised, so punctuation is split off
     assert note(outs[0], "text") == {"tokenizer": "penn", "lowercase": True}
 
 
@@ -184,7 +185,7 @@ def test_plain_snli_is_not_multinli(tmp_path, capsys):
     assert "or give --corpus snli for SNLI's files" in error
 
 
-def test_official_files_count_before_plain_ones(tmp_path):
+def test_official_files_are_preferred_to_plain_ones(tmp_path):
     raw = write_nli(tmp_path / "raw")
     pairs = nli.read_split(raw, "snli", "valid")
     for path in write_plain_nli(tmp_path / "plain").iterdir():
@@ -195,11 +196,11 @@ def test_official_files_count_before_plain_ones(tmp_path):
 
 
 def test_words_of_another_corpus(tmp_path, capsys):
-    """They come behind the corpus' own, which keep their places and counts."""
+    """They follow the corpus's own words, which keep their indices and counts."""
     raw = write_nli(tmp_path / "raw")
     other = run(trec, write_trec(tmp_path / "trec"), tmp_path / "other", "--valid-size", 9)
     with open(other / "data-bin/input0/dict.txt", "a") as file:
-        file.write("madeupword0000 0\n")  # of fairseq-preprocess
+        file.write("madeupword0000 0\n")  # a filler word of fairseq-preprocess
     alone, out = run(nli, raw, tmp_path / "alone"), tmp_path / "out"
     run(nli, raw, out, "--words-of", other / "data-bin")
     command = ["--raw", raw, "--out", alone, "--words-of", other / "data-bin"]
@@ -265,7 +266,7 @@ def test_unequal_plain_files(tmp_path, capsys):
 
 
 def test_words_of_parses_are_those_of_raw_text(tmp_path, capsys):
-    """Brackets are escaped in the files; splitting differently is not offered."""
+    """Brackets are escaped in the parses; there is no choice of tokenizer."""
     raw = write_nli(tmp_path / "raw")
     entry = {
         "gold_label": "neutral",
@@ -292,7 +293,7 @@ def test_wrong_encoding(tmp_path, capsys):
 
 
 def test_another_encoding_of_a_utf8_corpus(tmp_path, capsys):
-    """MR and TREC are distributed in others, tables of pairs are not."""
+    """MR and TREC are distributed in other encodings; tables of pairs are not."""
     raw = write_rte(tmp_path / "raw")
     with open(raw / "train.tsv", "ab") as file:
         file.write("999\tcafé\tbar\tentailment\n".encode("latin-1"))
@@ -303,7 +304,7 @@ def test_another_encoding_of_a_utf8_corpus(tmp_path, capsys):
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32"])
 def test_wide_encodings(tmp_path, capsys, encoding):
-    """Windows' "Unicode" is not one of those that a line may be read as."""
+    """Windows' "Unicode" is not an encoding in which single lines can be read."""
     raw = write_mr(tmp_path / "raw")
     path = raw / "rt-polarity.pos"
     path.write_text(path.read_text(encoding="latin-1"), encoding=encoding)
@@ -336,7 +337,7 @@ def test_quora(tmp_path):
     out = run(paraphrase, write_quora(tmp_path / "raw"), tmp_path / "out")
     assert [note(out)[f"{s} pairs"] for s in ("train", "valid", "test")] == [60, 9, 11]
     assert read_back(out, "label")[:2] == ["different", "same"]
-    assert note(out, "text")["tokenizer"] == "penn"  # as the files are tokenised
+    assert note(out, "text")["tokenizer"] == "penn"  # the tokenizer of the files
     assert not read_back(out)[1].endswith(" .")
     assert read_back(out)[1] == read_back(out, "input1")[1]
 
@@ -345,7 +346,7 @@ def test_mrpc(tmp_path):
     raw = write_mrpc(tmp_path / "raw")
     out = run(paraphrase, raw, tmp_path / "out", "--corpus", "mrpc", "--valid-size", 10)
     assert [note(out)[f"{s} pairs"] for s in ("train", "valid", "test")] == [50, 10, 11]
-    assert read_back(out)[0].startswith('" ')  # split off as Moses does, and not escaped
+    assert read_back(out)[0].startswith('" ')  # split off as by Moses, and not escaped
 
 
 def test_mrpc_is_not_quora(tmp_path, capsys):

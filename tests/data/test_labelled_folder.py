@@ -1,4 +1,4 @@
-"""What all commands that prepare labelled sentences share: the folder that they make."""
+"""The data folder that all commands for labelled sentences create."""
 
 import argparse
 import json
@@ -16,7 +16,7 @@ from fairseq_casrnn.errors import UserError
 
 
 def test_the_layout_is_that_of_fairseq_preprocess(tmp_path):
-    """Byte for byte, for the same dictionary."""
+    """The files are equal byte for byte for the same dictionary."""
     from command_lines.programs import fairseq
 
     out = run(mr, write_mr(tmp_path / "raw", 20), tmp_path / "out")
@@ -36,7 +36,7 @@ def test_the_layout_is_that_of_fairseq_preprocess(tmp_path):
                 assert theirs == (ours / f"{split}.{ending}").read_bytes()
 
 
-def test_the_dictionary(tmp_path):
+def test_dictionary_of_labelled_sentences(tmp_path):
     raw = write_mr(tmp_path / "raw", 30)
     with open(raw / "rt-polarity.neg", "a") as file:
         file.write("unheard of\n")
@@ -50,7 +50,7 @@ def test_the_dictionary(tmp_path):
 
 
 def prepare_examples(texts, out, *options):
-    """The data-bin of training texts with a label b, and of valid and test with "x y", "y z"."""
+    """The data-bin of training texts with label b; valid and test have "x y" and "y z"."""
     splits = {name: [Example("a", ("x y",)), Example("b", ("y z",))] for name in ("valid", "test")}
     splits["train"] = [*(Example("b", (text,)) for text in texts), Example("a", ("x",))]
     parser = argparse.ArgumentParser()
@@ -69,30 +69,31 @@ def singletons(folder):
 
 
 def test_singletons_are_counted_in_different_sentences(tmp_path):
-    """A sentence that occurs twice, as premises do, does not make its words frequent."""
+    """A repeated sentence, such as a premise of several pairs, counts once."""
     texts = ("rare x", "rare x", "x y", "y y w")
     folder = prepare_examples(texts, tmp_path / "out")
     assert singletons(folder) == ["rare", "w"]
-    # Without unknown words, none stand for them.
+    # without unknown words, no word is a singleton
     assert not singletons(prepare_examples(texts, tmp_path / "all", "--vocabulary", "all"))
-    # b is the more frequent class.
+    # b is the more frequent class
     assert (folder / "label" / "dict.txt").read_text().split()[::2] == ["a", "b"]
 
 
 def test_words_with_vectors(tmp_path):
-    """They get an embedding wherever they occur, and never stand for unknown words."""
+    """All words with a vector are in the dictionary, and none is a singleton."""
     vectors = tmp_path / "some.vec"
     texts = ("x rare", "x y", "y Once", "y w", "x w")
     vectors.write_text("z 1 2\nonce 3 4\nother 5 6\n")
     folder = prepare_examples(texts, tmp_path / "out", "--vectors", vectors)
     assert words_of(folder) == {"x", "y", "w", "rare", "Once", "z"}
     assert singletons(folder) == ["rare"]
-    # --min-count is for words without a vector; a file with capitals has no vector for Once.
+    # --min-count applies to words without vector; a file with capitals has no vector for Once
     vectors.write_text("z 1 2\nonce 3 4\nOther 5 6\n")
     often = ("--vectors", vectors, "--min-count", 2)
     folder = prepare_examples(texts, tmp_path / "rare", *often)
     assert words_of(folder) == {"x", "y", "w", "z"}
-    assert prepare_examples(texts, tmp_path / "rare", *often) == folder  # which is kept
+    # the prepared folder is kept
+    assert prepare_examples(texts, tmp_path / "rare", *often) == folder
     with pytest.raises(UserError, match=r"was prepared with --vectors .*some.vec, not without it"):
         prepare_examples(texts, tmp_path / "rare", "--min-count", 2)
 
@@ -134,7 +135,7 @@ def test_vectors_that_cannot_be_read(text, message, tmp_path):
 
 
 def test_vectors_that_are_not_used_are_not_read(tmp_path):
-    """Nor are the further ones of a word, or that of a lower case which the file distinguishes."""
+    """Nor are repeated vectors, or those of a lower-case form if the file has capitals."""
     vectors = tmp_path / "some.vec"
     vectors.write_text("x 1 2\nx 1 b\nother 1 b\nB 1 2\nrare nan 1\n")
     folder = prepare_examples(("x Rare",), tmp_path / "out", "--vectors", vectors)
@@ -142,12 +143,12 @@ def test_vectors_that_are_not_used_are_not_read(tmp_path):
 
 
 def test_coverage_by_vectors(tmp_path, capsys):
-    """By words and by the running text; a small one is probably a mistake."""
+    """It is given for types and for running text; low coverage is probably a mistake."""
     vectors = tmp_path / "some.vec"
     vectors.write_text("x 1 2\n")
     folder = prepare_examples(("x x x y a b",), tmp_path / "some", "--vectors", vectors)
     read = capsys.readouterr()
-    coverage = "1 of 5 words have one, 40% of the running text"  # with valid and test
+    coverage = "1 of 5 words have one, 40% of the running text"  # including valid and test
     assert json.loads((folder / "prepare.json").read_text())["word vectors"] == coverage
     assert f"\nword vectors: {coverage}\n" in read.out
     assert not read.err
@@ -177,7 +178,7 @@ def test_vectors_in_a_damaged_file(tmp_path, capsys):
 
 
 def test_labels_of_the_test_set_alone(tmp_path, capsys):
-    """They are named, and classes of the model, which gets them wrong."""
+    """A warning names them; they become classes, but no model predicts them."""
     raw = write_trec(tmp_path / "raw")
     with open(raw / "TREC_10.label", "a") as file:
         file.write("ENTY:food What is it ?\n")
@@ -217,7 +218,7 @@ def test_prepared_once(tmp_path, capsys):
 
 
 def test_another_corpus_is_refused(tmp_path, capsys):
-    """What is there is not taken for what is asked for; where it comes from is said."""
+    """A folder is not reused for another corpus, and messages say what it was made from."""
     run(mr, write_mr(tmp_path / "mr"), tmp_path / "out")
     raw = write_trec(tmp_path / "trec")
     error = fails(trec.main, capsys, "--raw", raw, "--out", tmp_path / "out")
@@ -228,7 +229,7 @@ def test_another_corpus_is_refused(tmp_path, capsys):
     assert note(tmp_path / "out")["test sentences"] == 12
 
 
-def test_a_file_to_fill(tmp_path, capsys):
+def test_out_that_cannot_be_written(tmp_path, capsys):
     raw = write_mr(tmp_path / "raw")
     error = fails(mr.main, capsys, "--raw", raw, "--out", raw / "rt-polarity.neg")
     assert f"--out {raw}/rt-polarity.neg cannot be written (File exists); give another" in error
@@ -236,7 +237,7 @@ def test_a_file_to_fill(tmp_path, capsys):
     assert "--out /proc/self cannot be written (" in error
 
 
-def test_a_count_that_no_word_has(tmp_path, capsys):
+def test_min_count_above_all_counts(tmp_path, capsys):
     raw = write_mr(tmp_path / "raw")
     out = tmp_path / "new" / "folds" / "out"
     error = fails(mr.main, capsys, "--raw", raw, "--out", out, "--min-count", 9999)
@@ -245,7 +246,7 @@ def test_a_count_that_no_word_has(tmp_path, capsys):
 
 
 def test_interrupted(tmp_path, capsys, monkeypatch):
-    """Nothing is left, and no traceback."""
+    """No files are left, and there is no traceback."""
 
     def interrupt(*args):
         raise KeyboardInterrupt
@@ -257,7 +258,7 @@ def test_interrupted(tmp_path, capsys, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
-def test_what_is_held_out_keeps_its_order():
+def test_held_out_sentences_keep_their_order():
     rest, held = hold_out(list(range(9000)), 500, seed=1)
     assert len(held) == 500
     assert held == sorted(held)
@@ -276,8 +277,8 @@ def test_what_is_held_out_keeps_its_order():
         (Example("a", (None,)), "('a', None) must be a label and sentences, all of them text"),
     ],
 )
-def test_examples_without_their_parts(example, what):
-    """As a reader gives them that splits a line with too few or too many columns."""
+def test_malformed_examples(example, what):
+    """A reader may return such examples for lines with too few or too many columns."""
     splits = {name: [Example("a", ("x",))] for name in ("train", "valid", "test")}
     splits["valid"].append(example)
     with pytest.raises(UserError, match=re.escape(f"valid, example 2: {what}")):

@@ -2,13 +2,13 @@ from fairseq_casrnn.data import roundtrip
 
 LINES = [
     "das ist gut .",
-    "er geht . sie bleibt .",  # lost with the capital of "Sie"
+    "er geht . sie bleibt .",  # the capital of "Sie" is lost
     "er sagt : &quot; es geht . &quot; und : &quot; sie bleibt . &quot;",
-    "zwei , ,drei",  # no tokeniser writes this
+    "zwei , ,drei",  # no tokenizer produces this
 ]
 
 
-def test_lines_that_do_not_come_back():
+def test_lines_that_change_in_a_round_trip():
     assert [old for old, _ in roundtrip.failures(LINES, "de")] == [LINES[1], LINES[3]]
     assert roundtrip.failures(LINES, "de", capitals=True) == [(LINES[3], "zwei , , drei")]
 

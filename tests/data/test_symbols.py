@@ -1,4 +1,4 @@
-"""Words of a text that are fairseq's own symbols."""
+"""Words in a text that look like fairseq's special symbols."""
 
 import pytest
 from fairseq.data import Dictionary, data_utils
@@ -9,7 +9,7 @@ from fairseq_casrnn.data import conll03, monolingual, symbols, trec
 from fairseq_casrnn.errors import UserError
 
 
-def test_escaping():
+def test_escaping_of_special_symbols():
     words = ["<s>", "<pad>", "</s>", "<unk>", "<pad>x", "&lt;", "a"]
     expected = ["&lt;s&gt;", "&lt;pad&gt;", "&lt;/s&gt;", "<unk>", "<pad>x", "&lt;", "a"]
     assert symbols.escape(words) == expected
@@ -17,7 +17,7 @@ def test_escaping():
     assert symbols.count("<pad> <pad> a</s> <s>") == {"<pad>": 2, "<s>": 1}
 
 
-def test_where_they_are():
+def test_positions_of_special_symbols():
     symbols.check_symbols(["a <unk>", "<pad>x"], "text")
     with pytest.raises(UserError, match=r"^text has .* \(</s> 2, <pad> 1, first in line 2\)"):
         symbols.check_symbols(["a", "</s> b </s>", "<pad>"], "text")
@@ -58,4 +58,5 @@ def test_in_a_text_for_language_models(tmp_path, capsys):
     dictionary = Dictionary.load(str(data / "dict.txt"))
     found = data_utils.load_indexed_dataset(str(data / "test"), dictionary)
     assert [len(tokens) for tokens in found] == [5, 5, 3]
-    assert all(int(tokens.le(dictionary.eos()).sum()) == 1 for tokens in found)  # the line's end
+    # the end of the line
+    assert all(int(tokens.le(dictionary.eos()).sum()) == 1 for tokens in found)

@@ -1,4 +1,4 @@
-"""Which tags may follow which: against the tags that real spans have in each scheme."""
+"""The transitions that are allowed equal those that occur in real spans of each scheme."""
 
 import itertools
 
@@ -8,14 +8,15 @@ import torch
 from fairseq_casrnn.data.tag_constraints import constraints, violations
 
 SCHEMES = {
-    "IOB2": ("B", "I", "I", "B"),  # of a span's first, inner and last word, and of a single one
+    # the first, inner and last word of a span, and the word of a single-word span
+    "IOB2": ("B", "I", "I", "B"),
     "BIOES": ("B", "I", "E", "S"),
     "BILOU": ("B", "I", "L", "U"),
 }
 
 
 def sequences(scheme, length):
-    """The tags of all ways to put spans of the types X and Y into a sentence."""
+    """The tags of all possible spans of types X and Y in a sentence."""
     first, inner, last, single = SCHEMES[scheme]
     if length == 0:
         return {()}
@@ -42,7 +43,7 @@ def test_exactly_the_tags_of_spans_are_allowed(scheme):
 
 
 def test_types_that_lack_tags():
-    """Neither the beginning nor the end of a span is asked for where no tag marks it."""
+    """A span needs no first or last tag of a kind that its type does not have."""
     classes = ("O", "I-X", "B-Y", "S-Z", "B-Z", "I-Z")
     rules = constraints(classes)
     for tags in (["I-X", "O"], ["O", "I-X", "I-X"], ["B-Y"], ["B-Z", "I-Z", "I-X"], ["B-Z", "O"]):

@@ -1,4 +1,4 @@
-"""Tagged corpora: schemes, the readers of their formats, the prepared folder."""
+"""Tagged corpora: schemes, readers of file formats, the prepared folder."""
 
 import json
 import re
@@ -19,9 +19,9 @@ from fairseq_casrnn.data.spans import are_spans, as_bioes, as_iob2, spans
 @pytest.mark.parametrize(
     ("given", "bioes"),
     [
-        ("B-PER I-PER B-PER O", "B-PER E-PER S-PER O"),  # IOB2: neighbours of one type
-        ("I-PER I-PER B-PER O", "B-PER E-PER S-PER O"),  # IOB1 marks only the second's beginning
-        ("I-LOC I-PER I-PER I-PER", "S-LOC B-PER I-PER E-PER"),  # another type, another span
+        ("B-PER I-PER B-PER O", "B-PER E-PER S-PER O"),  # IOB2: neighbours of the same type
+        ("I-PER I-PER B-PER O", "B-PER E-PER S-PER O"),  # IOB1: only the second span starts with B
+        ("I-LOC I-PER I-PER I-PER", "S-LOC B-PER I-PER E-PER"),  # another type starts a new span
         ("O I-LOC", "O S-LOC"),
         ("B-a-b I-a-b", "B-a-b E-a-b"),
         ("B-PER E-PER S-PER O", "B-PER E-PER S-PER O"),
@@ -57,7 +57,7 @@ def test_no_span_is_lost_in_bioes(tags):
         (["I", "B-PER"], False),
     ],
 )
-def test_which_tags_mark_spans(classes, marked):
+def test_tags_that_mark_spans(classes, marked):
     assert are_spans(classes) == marked
 
 
@@ -78,7 +78,7 @@ def test_conll03(tmp_path):
 
 
 def test_documents_without_a_blank_line(tmp_path):
-    """The sentence behind is not lost."""
+    """The sentence before a document's end is not lost."""
     raw = write_conll03(tmp_path / "raw")
     whole = run(conll03, raw, tmp_path / "whole")
     text = (raw / "train.txt").read_text()
@@ -102,7 +102,7 @@ def test_nothing_to_learn(tmp_path, capsys):
 
 
 def test_spelling(tmp_path):
-    """As written, with capitals and digits; a letter that training lacks is <unk>."""
+    """Characters keep capitals and digits; a letter that is not in training is <unk>."""
     out = run(conll03, write_conll03(tmp_path / "raw"), tmp_path / "data")
     folder = out / "data-bin" / "spelling"
     letters = Dictionary.load(str(folder / "dict.txt"))
@@ -132,7 +132,7 @@ def test_other_columns_and_forms(tmp_path):
 
 
 def test_tags_that_only_the_test_set_has(tmp_path):
-    """They have a number, so that they can be counted as errors."""
+    """They have an index, so that they count as errors."""
     raw = write_conll03(tmp_path / "raw")
     with open(raw / "test.txt", "a", encoding="utf-8") as file:
         file.write("\nEU NNP B-NP B-ORG\n")

@@ -16,7 +16,7 @@ from fairseq_casrnn.errors import UserError
         ("It's 10,000.", "it's 10,000 ."),
     ],
 )
-def test_characters(raw, tokens):
+def test_tokens_are_characters(raw, tokens):
     assert chinese_characters(raw) == tokens
 
 
@@ -27,13 +27,13 @@ def test_equal_sources_stay_together():
     assert len(sources[1]) == len(valid) == len(sources[2]) == len(test) == 5
     assert not sources[0] & (sources[1] | sources[2])
     assert not sources[1] & sources[2]
-    assert all(keys.index(keys[i]) == i for i in valid + test)  # the first of each
+    assert all(keys.index(keys[i]) == i for i in valid + test)  # the first sentence of each
     assert len(train) + len(valid) + len(test) + left_out == 100
     assert len(sources[0]) == 20
     assert len(train) == sum(key in sources[0] for key in keys)
 
 
-def test_the_seed_decides():
+def test_splits_depend_on_the_seed():
     keys = [f"s{i}" for i in range(100)]
     first = tatoeba.split_by_source(keys, 10, seed=1)
     assert first == tatoeba.split_by_source(keys, 10, seed=1)

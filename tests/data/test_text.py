@@ -16,7 +16,7 @@ def test_a_line_ends_at_newline_only(tmp_path):
 
 
 def test_a_carriage_return_alone_ends_no_line(tmp_path):
-    """For no reader, and a byte-order mark belongs to no line."""
+    """It ends a line for no reader, and a byte-order mark is not part of a line."""
     path = tmp_path / "a.txt"
     path.write_bytes("\ufeffa b\rc d\r\ne f\r".encode())
     expected = ["a b\rc d", "e f\r"]
@@ -44,7 +44,7 @@ def test_compressed_text(tmp_path, module):
         text.read_lines(path)
 
 
-# Without the time, which would be part of the test's name and differ between processes.
+# The header has no time, since it would be part of the test's name and differ between processes.
 CUT_SHORT = gzip.compress(b"text\n" * 99, mtime=0)[:-12]
 
 
@@ -69,7 +69,7 @@ def test_bad_files_are_named(tmp_path, name, content, message):
 
 
 def test_input_in_utf16_is_named(tmp_path):
-    """iconv from cp1252 would make nonsense of it."""
+    """Converting it from cp1252, as for other files, would give nonsense."""
     (tmp_path / "a.txt").write_text("a lovely film\n", encoding="utf-16")
     with pytest.raises(UserError, match=r"a\.txt is UTF-16 or not text; save it as UTF-8$"):
         list(line_command.numbered_lines(str(tmp_path / "a.txt")))
@@ -115,7 +115,7 @@ def test_tokens_are_those_of_moses(lang, raw, tokens):
 
 
 def test_lower_casing_comes_after_tokenising():
-    # A full stop before a capital ends a sentence; before a small letter it does not.
+    # A full stop ends a sentence before a capital, but not before a small letter.
     assert text.tokenize_lines(["Er geht. Sie bleibt."], "de") == ["er geht . sie bleibt ."]
     assert text.tokenize_lines(["Er geht. Gut"], "de", lower=False) == ["Er geht . Gut"]
 
@@ -137,7 +137,7 @@ def words(count, word="a"):
 @pytest.mark.parametrize(
     ("src", "tgt", "clean"),
     [
-        (words(2), words(3), True),  # ratio exactly 1.5
+        (words(2), words(3), True),  # the ratio is exactly 1.5
         (words(3), words(2), True),
         (words(3), words(5), False),
         (words(5), words(3), False),

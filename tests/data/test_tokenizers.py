@@ -33,7 +33,7 @@ def test_text_is_split_as_the_recipes_do(source, target, line, tokens):
     assert encoded == tokens == tokenize_lines([line], source)[0]
 
 
-def test_translations_are_written_as_the_target_language_is():
+def test_translations_are_detokenised_for_the_target_language():
     """French has a space before a colon."""
     assert tokenizer("en", "fr").decode("il a dit : oui .") == "il a dit : oui."
     assert tokenizer("fr", "en").decode("he said : yes .") == "he said: yes."
@@ -47,7 +47,7 @@ def test_chinese():
         tokenizer("zh", None, "chinese")
 
 
-def test_a_language_that_is_missing():
+def test_missing_languages():
     for source, target, option in (("de", None, "--target-lang"), (None, "en", "--source-lang")):
         with pytest.raises(UserError, match=f"{option} is missing; the tokenizer moses_lowercase"):
             tokenizer(source, target)

@@ -28,7 +28,7 @@ def lines(path):
     return path.read_text(encoding="utf-8").splitlines()
 
 
-def test_everything_is_there(prepared):
+def test_all_files_are_written(prepared):
     _, out = prepared
     assert sorted(path.name for path in out.iterdir()) == ["data-bin", "text"]
     text = out / "text"
@@ -65,7 +65,7 @@ def test_a_second_call_does_nothing_unless_forced(prepared, capsys):
     assert multi30k.main([*command[:-1], "50"]) == 2
     assert "prepared with --bpe-operations 40, not 50" in capsys.readouterr().err
     assert (out / "data-bin" / "dict.de.txt").stat().st_mtime_ns == before
-    (out / "checkpoints").mkdir()  # not ours: must survive
+    (out / "checkpoints").mkdir()  # a folder of the user, which must be kept
     assert multi30k.main([*command, "--force"]) == 0
     assert (out / "data-bin" / "dict.de.txt").stat().st_mtime_ns > before
     (out / "checkpoints").rmdir()
@@ -132,7 +132,7 @@ def test_an_error_later_keeps_the_old_result(prepared, monkeypatch, capsys):
 
 
 def test_a_limit_on_file_sizes(prepared, tmp_path):
-    """The real thing: a child process that cannot write more than 3 kB to a file."""
+    """A child process really cannot write more than 3 kB to a file."""
     out = tmp_path / "out"
     command = [sys.executable, "-m", "fairseq_casrnn.data.multi30k"]
     done = subprocess.run(
@@ -163,7 +163,8 @@ def test_bpe_is_learned_jointly(tmp_path):
     german, english = ["hundehund hunde"] * 3, ["underneath"] * 3
     learn_joint_bpe((german, english), 6, tmp_path / "codes")
     merges = lines(tmp_path / "codes")[1:]
-    assert merges[:2] == ["u n", "un d"]  # 4 times each only if both sides count
+    # they occur four times each only if both sides are counted
+    assert merges[:2] == ["u n", "un d"]
     units = apply_bpe(["hundehund underneath"], tmp_path / "codes")[0]
     assert units.replace("@@ ", "") == "hundehund underneath"
     assert len(units.split()) < len("hundehundunderneath")

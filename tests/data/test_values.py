@@ -1,4 +1,4 @@
-"""Numbers and JSON of files."""
+"""Parsing of numbers and JSON in files."""
 
 import json
 
@@ -12,7 +12,7 @@ from fairseq_casrnn.errors import UserError
 @pytest.mark.parametrize(
     "text", ["", "-1", "+1", " 1", "1.0", "²", "١", "1_0", "9" * 10, "9" * 5000]
 )
-def test_what_is_no_number(text):
+def test_invalid_numbers(text):
     assert natural(text) is None
 
 
@@ -27,7 +27,7 @@ DAMAGED = [
 
 
 @pytest.mark.parametrize("text", DAMAGED, ids=range(len(DAMAGED)))
-def test_what_is_no_json(text):
+def test_invalid_json(text):
     with pytest.raises(ValueError, match=r"."):
         parse_json(text)
 

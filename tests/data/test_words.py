@@ -1,4 +1,4 @@
-"""How text is split into words."""
+"""Splitting of text into words."""
 
 import pytest
 
@@ -52,6 +52,6 @@ def test_leaves_of_trees():
         "chapters 1-4 are about general info , such as you must buy .",
     ],
 )
-def test_split_text_stays_as_it_is(line):
-    """The corpora whose files are split are read back by the same rules as what a user types."""
+def test_splitting_is_idempotent(line):
+    """Corpora that are already split are read with the rules for raw text."""
     assert words(line, "penn") == line.split()
