@@ -1,4 +1,4 @@
-"""The task's data folder: what is wrong with it is said in one sentence."""
+"""The task sentence_classification: reading its data folder, and one-sentence errors."""
 
 import json
 import re
@@ -35,7 +35,7 @@ def originals(tmp_path_factory):
 
 @pytest.fixture
 def data(originals, tmp_path):
-    """A copy to spoil."""
+    """A copy that a test may damage."""
     shutil.copytree(originals / "mr" / "data-bin", tmp_path / "mr")
     return tmp_path / "mr"
 
@@ -46,7 +46,7 @@ def setup(folder, **options):
 
 
 def test_splits_of_several_files(data):
-    """As ``fairseq-preprocess --trainpref a,b`` writes them; fairseq combines those of training."""
+    """``fairseq-preprocess --trainpref a,b`` writes several; fairseq combines those of training."""
     for part in ("input0", "label"):
         for ending in ("bin", "idx"):
             shutil.copy(data / part / f"valid.{ending}", data / part / f"train1.{ending}")
@@ -71,7 +71,7 @@ def load(folder, split="train", **options):
 
 
 def write_labels(folder, split, labels):
-    """Replace a split's labels, by the training set's dictionary."""
+    """Replace a split's labels, encoded with the training set's dictionary."""
     shutil.rmtree(folder / "label" / "new", ignore_errors=True)
     dictionary = setup(folder).label_dictionary
     binarise({split: labels}, dictionary, folder / "label" / "new")
@@ -79,7 +79,7 @@ def write_labels(folder, split, labels):
         (folder / "label" / "new" / f"{split}.{ending}").replace(folder / f"label/{split}.{ending}")
 
 
-def test_what_is_right(data, originals):
+def test_data_of_the_task(data, originals):
     task = setup(data)
     assert task.classes == ["negative", "positive"]
     assert not task.pairs
@@ -96,8 +96,8 @@ def task_state(task):
     return {key: task.state_dict()[key] for key in ("classes", "words", "text")}
 
 
-def test_a_model_keeps_its_order_of_the_classes(data):
-    """The folder's may change with the counts, where fairseq-preprocess made it."""
+def test_the_order_of_classes_is_that_of_the_model(data):
+    """In a folder of fairseq-preprocess, the order changes with the counts."""
     state = task_state(setup(data))
     (data / "label" / "dict.txt").write_text("positive 5\nnegative 4\n")
     for split, wanted in (("valid", "negative"), ("test", "positive")):
@@ -109,7 +109,7 @@ def test_a_model_keeps_its_order_of_the_classes(data):
     assert set(task.load_dataset("valid").labels.tolist()) == {0}
     assert set(task.load_dataset("test").labels.tolist()) == {1}
     task = setup(data)
-    task.load_dataset("valid")  # as fairseq-train does before it loads a checkpoint
+    task.load_dataset("valid")  # fairseq-train does so before it loads a checkpoint
     with pytest.raises(
         UserError, match=r"lists the classes in another order .* negative, positive"
     ):
@@ -131,7 +131,7 @@ def test_data_of_another_model(data):
 
 
 def test_singletons(data):
-    """Those that prepare.sh found, else those that the dictionary counts once."""
+    """They are read from singletons.txt, or else are the words that the dictionary counts once."""
     task = setup(data, forget_singletons=0.5)
     words = sorted(word for word in task.dictionary.symbols[task.dictionary.nspecial :])
     (data / "input0" / "singletons.txt").write_text(f"{words[2]}\n{words[4]}\n")
@@ -202,7 +202,7 @@ def test_missing_parts(data, tmp_path):
 
 
 def test_empty_sentence(data):
-    """It is </s> alone."""
+    """It consists of </s> alone."""
     dictionary = setup(data).dictionary
     binarise({"valid": [[], ["good"]]}, dictionary, data / "new")
     for ending in ("bin", "idx"):
@@ -224,12 +224,12 @@ def test_wrong_options(data, options, message):
         setup(data, **options)
 
 
-def test_mix():
+def test_parsing_of_the_option_mix():
     assert parse_mix("a:b:0.15") == ("a:b", 0.15)
 
 
-def test_words_of_a_mix_are_the_same_words(data, originals, tmp_path):
-    """Its folder has another dictionary, and another order of the classes."""
+def test_a_mix_is_mapped_to_the_dictionary(data, originals, tmp_path):
+    """The mixed-in folder has another dictionary, and another order of the classes."""
     other = shutil.copytree(originals / "mr" / "data-bin", tmp_path / "other")
     own = setup(data).dictionary
     theirs = make_dictionary({"unheard": 9, "good": 3, "bad": 2})
@@ -247,8 +247,8 @@ def test_words_of_a_mix_are_the_same_words(data, originals, tmp_path):
     assert len(load(data, "valid", mix=f"{other}:1")) == 12
 
 
-def test_what_a_mix_loses_is_said(data, originals, tmp_path, caplog):
-    """Of its 12 words 9 are ours; and it was prepared otherwise."""
+def test_warnings_about_a_mix(data, originals, tmp_path, caplog):
+    """A quarter of its words are unknown here, and its text was not lower-cased."""
     other = shutil.copytree(originals / "mr" / "data-bin", tmp_path / "other")
     shutil.rmtree(other / "input0")
     binarise(
@@ -265,14 +265,14 @@ def test_what_a_mix_loses_is_said(data, originals, tmp_path, caplog):
     )
 
 
-def test_a_tokenizer_that_there_is_not(data):
+def test_unknown_tokenizer(data):
     (data / "text.json").write_text('{"tokenizer": "foo"}')
     with pytest.raises(UserError, match=r"text\.json has the tokenizer 'foo'; write one of"):
         setup(data)
 
 
 def test_raw_text(data):
-    """Read as the training text was, unless the options say otherwise; cut where it is too long."""
+    """It is split as the training text was, unless options differ, and truncated."""
 
     def read(line, **options):
         task = setup(data, **options)
@@ -287,7 +287,7 @@ def test_raw_text(data):
 
 
 def test_results_of_validations(data, tmp_path):
-    """One file for each set, and none where nothing is to be saved."""
+    """Each validation set has its file, and --no-save prevents them."""
     task = setup(data, save_dir=str(tmp_path), no_save=False)
     for number, split in enumerate(("valid", "test")):
         task.get_batch_iterator(task.load_dataset(split), max_sentences=4)
@@ -303,7 +303,7 @@ def test_results_of_validations(data, tmp_path):
 
 
 def test_validation_of_the_training_set(data):
-    """As it stands, and without a change to what is being trained on, nor to its epoch."""
+    """It reads the set unchanged, and does not affect the training set or its epoch."""
     task = setup(data, mix=f"{data}:0.25", forget_singletons=0.5)
     mixed = task.load_dataset("train")
     assert len(mixed) == 96 + 24
@@ -316,12 +316,12 @@ def test_validation_of_the_training_set(data):
     assert plain.unk_dropout is None
     assert not plain.shuffle
     assert (mixed.base.epoch, mixed.chosen.tolist()) == (3, chosen)
-    # fairseq-validate needs no other corpus, which may be elsewhere by then.
+    # fairseq-validate does not need the mixed-in corpus, which may be absent
     task.cfg.mix = "nowhere:0.25"
     assert len(task.load_dataset("train", task_cfg=task.cfg)) == 96
 
 
-def test_only_training_is_shuffled_and_forgets(data):
+def test_only_training_is_shuffled_and_has_unk_dropout(data):
     for split, random in (("train", True), ("valid", False)):
         dataset = load(data, split, forget_singletons=0.5)
         assert dataset.shuffle is random
@@ -344,8 +344,8 @@ def test_second_sentences_of_another_dictionary(originals, tmp_path):
         load(tmp_path / "sick")
 
 
-def test_words_that_are_symbols_of_fairseq(originals):
-    """Of raw text; they are unknown words."""
+def test_special_symbols_are_unknown_words(originals):
+    """In raw text they are unknown words."""
     task = setup(originals / "mr" / "data-bin", raw_tokenizer="space")
     unknown, end = task.dictionary.unk(), task.dictionary.eos()
     assert task.encode_text("<pad> </s> <s>").tolist() == [unknown] * 3 + [end]

@@ -1,4 +1,4 @@
-"""The tagging task's data folder: what it gives, and what is wrong with it in one sentence."""
+"""The task sequence_tagging: reading its data folder, and one-sentence errors."""
 
 import shutil
 from types import SimpleNamespace
@@ -31,7 +31,7 @@ def original(tmp_path_factory):
 
 @pytest.fixture
 def data(original, tmp_path):
-    """A copy to spoil."""
+    """A copy that a test may damage."""
     return shutil.copytree(original, tmp_path / "data")
 
 
@@ -43,7 +43,7 @@ def setup(folder, uses_characters=True, **options):
 
 
 def replace(folder, part, split, rows, dictionary):
-    """Another split of a part, by the folder's dictionary."""
+    """Replace a split of a part, encoded with ``dictionary``."""
     new = folder / part / "new"
     binarise({split: rows}, dictionary, new)
     for ending in ("bin", "idx"):
@@ -52,7 +52,7 @@ def replace(folder, part, split, rows, dictionary):
 
 
 def test_splits_of_several_files(data):
-    """As ``fairseq-preprocess --trainpref a,b`` writes them; fairseq combines those of training."""
+    """``fairseq-preprocess --trainpref a,b`` writes several; fairseq combines those of training."""
     for part in ("input0", "label", "spelling"):
         for ending in ("bin", "idx"):
             shutil.copy(data / part / f"valid.{ending}", data / part / f"train1.{ending}")
@@ -74,7 +74,7 @@ def test_another_subset_for_training(data):
     assert task.load_dataset("train").unk_dropout is None
 
 
-def test_what_is_right(original):
+def test_data_of_the_task(original):
     task = setup(original)
     assert task.are_spans
     assert task.classes == sorted(
@@ -119,7 +119,7 @@ def test_a_batch(original):
 
 
 def test_long_words_and_empty_sentences(data):
-    """fairseq-preprocess makes an empty sentence of an empty line."""
+    """fairseq-preprocess turns an empty line into an empty sentence."""
     task = setup(data)
     long = ["x"] * 50 + ["o"] * 30
     replace(data, "input0", "valid", [["saw"], []], task.dictionary)
@@ -153,7 +153,7 @@ def test_forgotten_words_keep_their_spelling(data):
 
 
 def test_validation_of_the_training_set(data):
-    """As it stands, and without a change to the epoch of the training."""
+    """It reads the set unchanged, and does not change the epoch of the training."""
     task = setup(data, forget_singletons=0.5)
     dataset = task.load_dataset("train")
     training = task.get_batch_iterator(dataset, max_sentences=8, epoch=3, grouped_shuffling=False)
@@ -163,7 +163,7 @@ def test_validation_of_the_training_set(data):
     assert dataset.epoch == 3
 
 
-def test_only_training_is_shuffled_and_forgets(data):
+def test_only_training_is_shuffled_and_has_unk_dropout(data):
     task = setup(data, forget_singletons=0.5)
     for split, random in (("train", True), ("valid", False)):
         dataset = task.load_dataset(split)
@@ -187,7 +187,7 @@ def test_only_training_is_shuffled_and_forgets(data):
         ),
     ],
 )
-def test_parts_that_do_not_fit(data, part, rows, message):
+def test_inconsistent_parts(data, part, rows, message):
     task = setup(data)
     dictionary = task.label_dictionary if part == "label" else task.characters
     replace(data, part, "valid", rows, dictionary)
@@ -195,7 +195,7 @@ def test_parts_that_do_not_fit(data, part, rows, message):
         task.load_dataset("valid")
 
 
-def test_what_the_scheme_forbids(data):
+def test_constraints_of_the_scheme(data):
     task = setup(data)
     task.load_dataset("train")
     begin, inside, outside = (task.classes.index(tag) for tag in ("B-PER", "I-PER", "O"))
@@ -206,8 +206,8 @@ def test_what_the_scheme_forbids(data):
     assert setup(data).constraints is None
 
 
-def test_tags_that_break_the_rules(data, caplog):
-    """IOB1, or more than slips: they are not enforced, also not from the checkpoint."""
+def test_no_constraints_for_irregular_tags(data, caplog):
+    """Constraints are off if the tags are IOB1 or violate them often, also after loading."""
     tags = make_dictionary({"O": 9, "I-X": 8, "B-X": 1})
     tags.save(str(data / "label" / "dict.txt"))
     rows = sentences(60, "train")
@@ -217,12 +217,12 @@ def test_tags_that_break_the_rules(data, caplog):
     task.load_dataset("train")
     assert task.constraints is not None
     state = task.state_dict()
-    del state["irregular_tags"]  # of a checkpoint that does not tell, the tags may be in IOB1
+    del state["irregular_tags"]  # an older checkpoint does not say whether its tags are IOB1
     older = setup(data)
     older.load_state_dict(state)
     assert older.constraints is None
-    spoilt = [["O" if tag == "O" else "I-X" for tag in row] for row in forms]
-    replace(data, "label", "train", spoilt, tags)
+    irregular = [["O" if tag == "O" else "I-X" for tag in row] for row in forms]
+    replace(data, "label", "train", irregular, tags)
     task = setup(data)
     task.load_dataset("train")
     assert task.constraints is None
@@ -259,7 +259,7 @@ def test_raw_text(original):
     words = [task.dictionary[int(token)] for token in tokens]
     assert words == ["anna", "0000", "anna", "</s>"]
     shown = ["".join(task.characters[int(c)] for c in word) for word in char_ids[:2]]
-    assert shown == ["Anna", "1998"]  # as they are written
+    assert shown == ["Anna", "1998"]  # as in the raw text
     tokens, _ = setup(original, lowercase=False).encode_words(["Anna"])
     assert tokens[0] == task.dictionary.unk()
 
@@ -280,12 +280,12 @@ def test_raw_text(original):
     ],
 )
 def test_quotation_marks(data, known, line, shown):
-    """As they are written, unless the training text had others."""
+    """They are kept unless the training text only had other ones."""
     make_dictionary(dict.fromkeys(known, 2)).save(str(data / "input0" / "dict.txt"))
     assert setup(data).split_text(line) == shown
 
 
-def test_unknown_marks_are_plain_ones(data):
+def test_unknown_quotation_marks_become_plain_ones(data):
     make_dictionary(dict.fromkeys(['"', "'", "”"], 2)).save(str(data / "input0" / "dict.txt"))
     task = setup(data)
     tokens, _ = task.encode_words(['"', "“", "”", "’"])
@@ -325,8 +325,8 @@ def test_missing_parts(data):
         setup(data)
 
 
-def test_words_that_are_symbols_of_fairseq(original):
-    """Of raw text; they are unknown words."""
+def test_special_symbols_are_unknown_words(original):
+    """In raw text they are unknown words."""
     task = setup(original)
     tokens, char_ids = task.encode_words(["<pad>", "Anna", "</s>"])
     unknown = task.dictionary.unk()
@@ -335,7 +335,7 @@ def test_words_that_are_symbols_of_fairseq(original):
 
 
 @pytest.mark.parametrize(("regular", "irregular"), [(99, False), (98, True)])
-def test_a_mistake_in_a_hundred_tags_is_no_other_scheme(regular, irregular):
+def test_tags_with_one_percent_of_errors_are_regular(regular, irregular):
     rows, state = [[1]] * regular + [[2]], {}
     own = SimpleNamespace(
         are_spans=True,
