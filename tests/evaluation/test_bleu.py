@@ -24,7 +24,7 @@ def fairseq_bleu(hypotheses, references):
 
 
 def test_tokenized_bleu_by_hand():
-    # Lengths 4 and 5: precisions 4/4, 3/3, 2/2, 1/1, brevity penalty exp(1 - 5/4).
+    # lengths 4 and 5: precisions 4/4, 3/3, 2/2, 1/1, brevity penalty exp(1 - 5/4)
     score = bleu.tokenized_bleu(["a b c d"], ["a b c d e"])
     assert score == pytest.approx(100 * math.exp(-0.25))
 
@@ -39,7 +39,7 @@ def test_no_matching_four_gram_gives_zero():
     assert bleu.tokenized_bleu(["a b c x"], ["a b c d"]) == 0
 
 
-def test_tokens_are_left_alone_and_case_counts():
+def test_tokenized_bleu_is_case_sensitive():
     assert bleu.tokenized_bleu(["a-b c! d e"], ["a - b c ! d e"]) < 100
     assert bleu.tokenized_bleu(["A b c d"], ["a b c d"]) < 100
 
@@ -109,7 +109,7 @@ def test_another_split_and_language(tmp_path, capsys):
 
 
 def test_bpe_units_are_refused(tmp_path, capsys):
-    """They would be compared with whole words; text that has such words itself is no mistake."""
+    """Units must not be compared with whole words; a text may have such words itself."""
     text = tmp_path / "text"
     text.mkdir()
     (text / "test.tok.en").write_text("the cat sat down .\n")

@@ -1,4 +1,4 @@
-"""Accuracy and macro-F1 against scikit-learn."""
+"""Accuracy and macro-F1 equal those of scikit-learn."""
 
 import numpy
 import pytest
@@ -19,9 +19,9 @@ def test_against_scikit_learn(seed):
     assert macro_f1(matrix) == pytest.approx(expected)
 
 
-def test_classes_that_never_occur_do_not_count():
+def test_absent_classes_do_not_count():
     assert macro_f1([[2, 0, 0], [1, 1, 0], [0, 0, 0]]) == pytest.approx(100 * (0.8 + 2 / 3) / 2)
-    # One that is predicted and never true does, with 0.
+    # a class that is predicted but never true counts with 0
     assert macro_f1([[1, 1], [0, 0]]) == pytest.approx(100 * (2 / 3) / 2)
     assert accuracy([[0, 0], [0, 0]]) == macro_f1([[0, 0], [0, 0]]) == 0
 

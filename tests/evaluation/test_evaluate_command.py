@@ -1,4 +1,4 @@
-"""``casrnn evaluate``: which score counts, and systems against a baseline."""
+"""``casrnn evaluate``: the direction of each metric, and comparison with a baseline."""
 
 import argparse
 
@@ -13,7 +13,7 @@ TEST = "one-tailed paired t-test, 2 pairs"
 
 @pytest.fixture
 def evaluate(tmp_path, monkeypatch):
-    """Calls the command for models of a kind, whose runs have SCORES."""
+    """``evaluate(kind, …)`` evaluates models of a kind, whose runs have SCORES."""
     for name in SCORES:
         (tmp_path / "out" / name).mkdir(parents=True)
         (tmp_path / "out" / name / "checkpoint_last.pt").touch()

@@ -15,7 +15,7 @@ from fairseq_casrnn.evaluation.significance import read_results
 def out(tmp_path):
     for name in ("a/seed1", "a/seed10", "a/seed2", "b/seed2", "c/seed1", "b/other"):
         (tmp_path / name).mkdir(parents=True)
-        if not name.startswith("c"):  # c has no checkpoint yet
+        if not name.startswith("c"):  # c has no checkpoint
             (tmp_path / name / "checkpoint_last.pt").touch()
     return tmp_path
 
@@ -27,12 +27,12 @@ def found(out, archs=(), seeds=()):
 def test_runs_are_found_by_their_folders(out):
     assert found(out) == [("a", 1), ("a", 2), ("a", 10), ("b", 2)]
     assert found(out, ["b", "a"], [2]) == [("b", 2), ("a", 2)]
-    assert found(out, ["a", "a"], [10, 1, 10]) == [("a", 1), ("a", 10)]  # once each
+    assert found(out, ["a", "a"], [10, 1, 10]) == [("a", 1), ("a", 10)]  # no duplicates
     assert runs.choose_runs(out, ["b"], [])[0][2] == out / "b" / "seed2"
 
 
 def test_unfinished_runs_are_marked(out, capsys):
-    """What train.sh began and did not end; a run made without it is nobody's business."""
+    """train.sh marks them as begun; runs made without it are never marked."""
     found(out)
     assert not capsys.readouterr().err
     (out / "a" / "seed2" / "identity").touch()
@@ -50,7 +50,7 @@ def test_unfinished_runs_are_marked(out, capsys):
     assert [line.get("finished") for line in lines] == [None, False, None]
 
 
-def test_a_line_that_broke_off_takes_no_other_along(out):
+def test_a_truncated_line_does_not_affect_the_next(out):
     path = out / "results.jsonl"
     path.write_text('{"arch": "a", "seed": 1, "bl')
     runs.record_result(out, "a", 2, {"bleu": 2.0})
@@ -61,8 +61,8 @@ def test_a_line_that_broke_off_takes_no_other_along(out):
 
 
 @pytest.mark.parametrize("room", [0, 10])
-def test_a_result_for_which_there_is_no_room_leaves_the_others(out, room):
-    """A limit on the size of files stands for the full disk."""
+def test_a_result_that_cannot_be_written_keeps_the_others(out, room):
+    """A limit on file sizes takes the place of a full disk."""
     runs.record_result(out, "a", 1, {"bleu": 1.0})
     before = (out / "results.jsonl").read_bytes()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -126,7 +126,7 @@ def test_the_folder_must_be_prepared(out, capsys):
         (["--path", "x.pt"], "drop --path, and choose it with --arch, --seed and --checkpoint"),
     ],
 )
-def test_options_that_would_make_the_record_wrong(out, capsys, extra, message):
+def test_options_that_would_falsify_the_record(out, capsys, extra, message):
     (out / "data-bin").mkdir()
     (out / "data-bin" / "test.zh-en.zh.idx").touch()
     assert evaluate_translation.main(["--data", str(out), "--out", str(out), "--", *extra]) == 2
@@ -136,7 +136,7 @@ def test_options_that_would_make_the_record_wrong(out, capsys, extra, message):
 
 
 def test_results_with_further_options_are_marked(out, monkeypatch):
-    """Their translations do not replace the others, nor does their score."""
+    """Their translations and scores do not replace those without options."""
     written = []
     monkeypatch.setattr(evaluate_translation, "prepared_languages", lambda data: ("zh", "en"))
     monkeypatch.setattr(evaluate_translation, "generate", lambda *args: written.append(args[2]))
@@ -163,8 +163,8 @@ def test_results_with_further_options_are_marked(out, monkeypatch):
     assert read_results([out / "results.jsonl"], "bleu") == {"a": {1: 1.0}}
 
 
-def test_what_is_generated(tmp_path, monkeypatch):
-    """The test set with the beam that is recorded; words are joined where there were units."""
+def test_generation_command(tmp_path, monkeypatch):
+    """It is the test set, with the recorded beam; subword units are joined if there are any."""
     asked, seconds = [], []
 
     def generated(command, file):
@@ -193,7 +193,7 @@ def test_what_is_generated(tmp_path, monkeypatch):
 
 
 def test_a_sentence_that_is_too_long_for_the_model(tmp_path, monkeypatch):
-    """It cannot be left out, as scores are of the whole test set."""
+    """It cannot be skipped, since scores are for the whole test set."""
     code = """def refuse(*args):
         raise Exception("Size of sample #21 is invalid (=(2, 15)) since max_positions=(9, 9), skip")
     """
@@ -224,11 +224,11 @@ def test_scores_are_of_the_target_side(out, monkeypatch, capsys):
         "sentences_per_second": 12.3,
     }  # fmt: skip
     assert capsys.readouterr().out == "a seed 1: BLEU 100.00 (tokenised) on 1 sentences\n"
-    assert not list(out.rglob("test.predictions.tsv"))  # without the original text
+    assert not list(out.rglob("test.predictions.tsv"))  # there is no original text
 
 
 def test_translations_against_those_of_a_baseline(out, monkeypatch, capsys):
-    """The raw text beside the translations, and a test of both systems on the same sentences."""
+    """Predictions include the raw text, and both systems are compared on the same sentences."""
     (out / "data-bin").mkdir()
     (out / "data-bin" / "test.xx-yy.xx.idx").touch()
     (out / "text").mkdir()
@@ -256,7 +256,7 @@ def test_translations_against_those_of_a_baseline(out, monkeypatch, capsys):
     assert found[4] == "\t".join([lines[3], lines[3], "Word 3 of the text and."])
 
 
-def test_mistakes_that_fairseq_finds(out, capsys):
+def test_errors_from_fairseq(out, capsys):
     (out / "data-bin").mkdir()
     for name in ("test.zh-en.zh.idx", "dict.zh.txt", "dict.en.txt"):
         (out / "data-bin" / name).touch()

@@ -1,4 +1,4 @@
-"""Tests of two runs on the same sentences, from their files of predictions."""
+"""Significance tests of two runs on the same sentences, from their files of predictions."""
 
 import itertools
 import re
@@ -40,7 +40,7 @@ def write(folder, name, text):
 
 
 def test_classes(tmp_path):
-    """Five sentences that only the one has right, none that only the other has: 2 / 2 ** 5."""
+    """Five sentences are right in one run only, and none in the other only: 2 / 2 ** 5."""
     names = "".join(f"a\t{{}}\t0.5{end}" for end in "\n\n\n\n\n\n")
     ours = write(tmp_path / "ours", "test.predictions.tsv", names.format(*"aaaaab"))
     theirs = write(tmp_path / "theirs", "test.predictions.tsv", names.format(*"bbbbbb"))
@@ -52,7 +52,7 @@ def test_classes(tmp_path):
 
 
 def test_files_of_earlier_versions(tmp_path):
-    """Classes without a header, and tags for conlleval, which newer predictions replace."""
+    """Older versions wrote classes without a header, and tags for conlleval."""
     header = "gold\tpredicted\tprobability\ttext\n"
     ours = write(tmp_path / "ours", "test.predictions.tsv", header + "a\ta\t0.5\tgold\n" * 5)
     theirs = write(tmp_path / "theirs", "test.predictions.tsv", "a\tb\t0.5\n" * 5)
@@ -71,7 +71,7 @@ def test_files_of_earlier_versions(tmp_path):
     assert compare_with_baseline(tagged, recipe, "test", "f1")[:2] == ("randomization", 1.0)
 
 
-def test_labels_that_a_spreadsheet_would_evaluate(tmp_path):
+def test_labels_that_are_escaped_for_spreadsheets(tmp_path):
     rows = [("+1", "-1", "0.5"), ("'=", "@x", "1")]
     write(tmp_path, "test.predictions.tsv", as_lines([CLASSES, *rows]))
     assert predictions_of(tmp_path, "test").pairs() == [row[:2] for row in rows]
@@ -90,7 +90,7 @@ def test_tags(tmp_path):
         [[0, 1, 1], [0, 2, 1]],
     ]
     assert span_counts(both[1], "accuracy").tolist() == [[0, 2, 2], [1, 2, 2]]
-    # Of two sentences, half of the exchanges leave the greatest difference.
+    # of two sentences, half of the exchanges have the greatest difference
     test, p, text = compare_with_baseline(ours, theirs, "test", "f1")
     assert test == "randomization"
     assert text == f"p = {p:.2g} (approximate randomization of sentences, two-sided)"
@@ -105,7 +105,7 @@ def test_tags(tmp_path):
 
 
 def test_translations(tmp_path):
-    """The case of letters does not count, which models do not see."""
+    """Case is ignored, since the models do not see it."""
     texts = [[f"s{n} a b c d {last}" for n in range(9)] for last in "xyz"]
     one, other, perfect = (
         write(tmp_path / name, "test.predictions.tsv",
@@ -128,8 +128,8 @@ def test_no_difference_is_not_significant():
     assert bleu_randomization(one, references, references, metric) < 0.01
 
 
-def test_randomization_is_that_of_all_exchanges():
-    """Of eight sentences all 256 can be tried."""
+def test_randomization_equals_enumeration_of_all_exchanges():
+    """With eight sentences, all 256 exchanges can be enumerated."""
     generator = np.random.default_rng(3)
     true = generator.integers(1, 5, 8)
     systems = []
@@ -147,7 +147,7 @@ def test_randomization_is_that_of_all_exchanges():
     assert randomization(ours, theirs) == pytest.approx(np.mean(found), abs=0.01)
 
 
-def test_p_does_not_depend_on_how_many_exchanges_are_drawn_at_a_time(monkeypatch):
+def test_p_does_not_depend_on_the_block_size(monkeypatch):
     generator = np.random.default_rng(3)
     ours, theirs = (generator.integers(0, 5, (11, 3)) for _ in range(2))
     whole = randomization(ours, theirs)

@@ -1,4 +1,4 @@
-"""Evaluations in ``run.json``, and the command lines that it holds."""
+"""Evaluations in ``run.json``, and the command lines in it."""
 
 import os
 
@@ -12,12 +12,12 @@ from fairseq_casrnn.runs import environment, record
 
 @pytest.fixture(autouse=True)
 def no_variables(monkeypatch):
-    """Commands are noted with this package's environment variables, of which there are none."""
+    """Unset this package's environment variables, which are recorded with a command."""
     for name in [name for name in os.environ if name.startswith("CASRNN_")]:
         monkeypatch.delenv(name)
 
 
-def test_an_evaluation_replaces_that_with_the_same_settings(tmp_path, monkeypatch):
+def test_an_evaluation_replaces_one_with_the_same_settings(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", ["/x/fairseq_casrnn/cli.py", "evaluate", "a b"])
     (tmp_path / "a" / "seed1").mkdir(parents=True)
     for beam, bleu in ((5, 1.0), (10, 2.0), (5, 3.0)):
@@ -68,7 +68,7 @@ def test_command_lines(path, expected, monkeypatch):
     assert found == f"CASRNN_ENGINE=cpp EPOCHS='7 8' {expected} --lr 1"
 
 
-def test_a_recipe_notes_its_command_before_it_trains(tmp_path, monkeypatch):
+def test_a_recipe_records_its_command_before_training(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", ["casrnn", "run", "train", "recipe.yaml"])
     monkeypatch.setenv("EPOCHS", "7")
     seen = []

@@ -1,4 +1,4 @@
-"""Evaluation of classifiers' and taggers' runs: what is counted, kept and recorded."""
+"""Evaluation of runs of classifiers and taggers: scores, files and records."""
 
 import json
 from argparse import Namespace
@@ -17,7 +17,7 @@ PROBABILITIES = [[0.9, 0.1], [0.25, 0.75], [0.4, 0.6], [0.3, 0.7]]
 
 
 def test_a_classification_by_hand(tmp_path, monkeypatch):
-    """Of no, no, yes, yes all but the second are right; rows of the matrix are the truth."""
+    """Of no, no, yes, yes all but the second are right; rows of the matrix are true classes."""
     asked = []
     dataset = SimpleNamespace(labels=torch.tensor([0, 0, 1, 1]))
     hub = SimpleNamespace(
@@ -38,7 +38,7 @@ def test_a_classification_by_hand(tmp_path, monkeypatch):
 
 
 def test_a_class_that_training_does_not_have(tmp_path, monkeypatch, capsys):
-    """It has a row of its own, and its sentences are wrong."""
+    """It has a row of its own, and its sentences count as errors."""
     dataset = SimpleNamespace(labels=torch.tensor([0, -1, 1, 1]))
     hub = SimpleNamespace(
         classes=["no", "yes"],
@@ -54,14 +54,14 @@ def test_a_class_that_training_does_not_have(tmp_path, monkeypatch, capsys):
 
 
 def options(data, checkpoint):
-    """Those of an evaluation."""
+    """The options of an evaluation."""
     return Namespace(
         data=data, checkpoint=checkpoint, subset="test", batch_size=64, unconstrained_tags=False
     )
 
 
 def write_run(folder, maximize=True, last=9.0):
-    """A run that kept a checkpoint of weight 2 by a metric of 0.2, one of weight 4 by 0.4."""
+    """A run whose checkpoints have weights 2 (metric 0.2) and 4 (metric 0.4)."""
     folder.mkdir(parents=True)
     state = {
         "cfg": {"checkpoint": {"maximize_best_checkpoint_metric": maximize}},
@@ -75,7 +75,7 @@ def write_run(folder, maximize=True, last=9.0):
 
 @pytest.fixture(params=["classify", "tag"])
 def program(request, monkeypatch):
-    """(module, name of its score, what was asked); the score is the weight of the checkpoint."""
+    """(module, metric, calls); the score is the weight in the checkpoint."""
     asked = []
 
     def score(data, path, subset, batch_size, unconstrained_tags=False):
@@ -103,7 +103,7 @@ def program(request, monkeypatch):
         (["--arch", "b"], "holds no run of b with seed 1; train it first, or choose others"),
     ],
 )
-def test_what_cannot_be_evaluated(options, message, tmp_path, program, capsys):
+def test_wrong_options(options, message, tmp_path, program, capsys):
     module, _, asked = program
     write_run(tmp_path / "a" / "seed1")
     assert module.main(["--data", str(tmp_path), "--out", str(tmp_path), *options]) == 2
@@ -113,14 +113,14 @@ def test_what_cannot_be_evaluated(options, message, tmp_path, program, capsys):
 
 
 @pytest.mark.parametrize(("maximize", "best"), [(True, 4), (False, 2)])
-def test_the_best_by_the_metric_of_the_run(tmp_path, program, maximize, best):
+def test_the_best_checkpoint_by_the_runs_metric(tmp_path, program, maximize, best):
     module, metric, _ = program
     run = write_run(tmp_path / "a" / "seed1", maximize)
     assert module.evaluate(run, options(tmp_path, "best:1"))[metric] == best
 
 
-def test_what_is_recorded(tmp_path, program, capsys):
-    """The split, the checkpoint, how long it took; a table against the baseline."""
+def test_record_of_an_evaluation(tmp_path, program, capsys):
+    """The split, the checkpoint and the duration are recorded, and a table compares systems."""
     module, metric, asked = program
     for name, values in (("a", (70.0, 72.0)), ("b", (60.0, 61.0))):
         for seed, value in enumerate(values, start=1):
@@ -154,8 +154,8 @@ def test_what_is_recorded(tmp_path, program, capsys):
     assert printed[-1].startswith("a  71.00 ± 1.41  (2 runs)  p = 0.0")
 
 
-def test_each_run_against_the_baselines(tmp_path, monkeypatch, capsys):
-    """Of four sentences a has the first three right, b the last; the seed 2 has no baseline."""
+def test_each_run_is_compared_with_the_baseline(tmp_path, monkeypatch, capsys):
+    """Of four sentences, a has the first three right and b the last; seed 2 has no baseline."""
     answers = {"a/seed1": "nnyn", "a/seed2": "yynn", "b/seed1": "yyny"}
 
     def classify(data, path, subset, batch_size):
@@ -176,14 +176,14 @@ def test_each_run_against_the_baselines(tmp_path, monkeypatch, capsys):
     ]
     assert evaluate_classifier.main(command) == 0
     assert "against" not in capsys.readouterr().out
-    assert not list(tmp_path.glob("*/*/test.errors.tsv"))  # without the original text
+    assert not list(tmp_path.glob("*/*/test.errors.tsv"))  # there is no original text
 
 
 TAGS = [[("rome", "B-LOC", "O"), ("0th", "O", "O")], [("it", "O", "B-LOC")]]
 
 
 def test_the_original_text_beside_predictions(tmp_path, program, monkeypatch, capsys):
-    """Where there is one, in the predictions, and in the errors, the most probable ones first."""
+    """Predictions and errors show it if it exists; errors are sorted by probability."""
     module, metric, _ = program
     if module is evaluate_classifier:
         kind, originals = "classify", [{"line": 2, "text": "A"}, {"line": 3, "text": "B"}]

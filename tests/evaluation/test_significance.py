@@ -7,7 +7,7 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import significance, tables
 
 
-def test_deviation_is_that_of_a_sample():
+def test_sample_standard_deviation():
     assert significance.mean_deviation([1.0, 2.0, 3.0, 4.0]) == (2.5, math.sqrt(5 / 3))
     assert significance.mean_deviation([7.0]) == (7.0, None)
 
@@ -32,7 +32,7 @@ def test_constant_differences(shift, p):
 
 
 def test_mcnemar_by_hand():
-    """Of 6 sentences that one has right, 5 are ours: p = 2 (6 + 1) / 2⁶; others do not count."""
+    """Of 6 sentences that one system has right, 5 are ours: p = 2 (6 + 1) / 2⁶."""
     ours = [True] * 5 + [False] + [True] * 9 + [False] * 4
     theirs = [False] * 5 + [True] + [True] * 9 + [False] * 4
     assert significance.mcnemar(ours, theirs) == (5, 1, pytest.approx(14 / 64))
@@ -62,7 +62,7 @@ def test_the_last_line_of_a_run_counts(tmp_path):
     assert significance.read_results([path], "bleu") == {"a": {1: 30.0, 2: 20.0}}
 
 
-def test_other_settings_are_passed_over(tmp_path):
+def test_other_settings_are_ignored(tmp_path):
     path = results(
         tmp_path, entry("a", 1, 10, checkpoint="best"), entry("a", 1, 30, checkpoint="last:5")
     )
@@ -72,8 +72,8 @@ def test_other_settings_are_passed_over(tmp_path):
         significance.read_results([path], "bleu", checkpoint="last")
 
 
-def test_other_splits_are_passed_over(tmp_path, capsys):
-    """An accuracy of the training set, measured last, is no test result."""
+def test_other_splits_are_ignored(tmp_path, capsys):
+    """An accuracy on the training set, measured last, is not a test result."""
     tested = {"arch": "a", "seed": 1, "accuracy": 70.0, "subset": "test"}
     path = results(tmp_path, tested, {**tested, "accuracy": 99.0, "subset": "train"})
     assert significance.main([str(path), "--metric", "accuracy"]) == 0
@@ -121,8 +121,8 @@ def test_table(tmp_path, capsys):
     assert "no result of none; there are cas, lstm, other" in capsys.readouterr().err
 
 
-def test_interrupted_runs_are_passed_over(tmp_path, capsys):
-    """With a warning, unless the run has come to its end since."""
+def test_interrupted_runs_are_ignored(tmp_path, capsys):
+    """There is a warning, unless a later line shows that the run has been completed."""
     cut = {"finished": False}
     path = results(
         tmp_path,
@@ -143,7 +143,7 @@ def test_interrupted_runs_are_passed_over(tmp_path, capsys):
 
 
 def test_several_files(tmp_path):
-    """Runs of one architecture add up; of a run that is in both the later file's result counts."""
+    """Runs of one architecture are combined; for duplicate runs the later file counts."""
     paths = []
     for name, lines in (
         ("one", [entry("a", 1, 10), entry("a", 2, 20), entry("b", 1, 5)]),
@@ -189,7 +189,7 @@ def test_an_empty_file(tmp_path):
             significance.read_results([path], "bleu")
 
 
-def test_a_mixture_of_settings_is_said(tmp_path, capsys):
+def test_warning_of_mixed_settings(tmp_path, capsys):
     path = results(
         tmp_path,
         entry("a", 1, 1, checkpoint="ema", beam=5),  # replaced by the next line
@@ -214,7 +214,7 @@ def test_a_mixture_of_settings_is_said(tmp_path, capsys):
     assert capsys.readouterr() == ("a  10.00  (1 run)\n", "")
 
 
-def test_the_lower_perplexity_is_the_better(tmp_path, capsys):
+def test_lower_perplexity_is_better(tmp_path, capsys):
     lines = [
         {"arch": arch, "seed": seed, "valid": value, "test": value, "accuracy": value}
         for arch, values in (("lstm", (100.0, 101.0, 103.0)), ("cas", (90.0, 92.0, 93.0)))

@@ -1,4 +1,4 @@
-"""The tables over several data sets, and over depths."""
+"""The tables over several data sets, and over numbers of layers."""
 
 import json
 
@@ -37,7 +37,7 @@ def test_means_and_averages(tmp_path, capsys):
     ]
 
 
-def test_results_of_other_splits_stay_out(tmp_path, capsys):
+def test_results_of_other_splits_are_ignored(tmp_path, capsys):
     tested = {**result("cnn", 1, 50), "subset": "test"}
     write(tmp_path, "books", tested, {**result("cnn", 1, 90), "subset": "valid"})
     assert main(["sets", str(tmp_path)]) == 0
@@ -50,7 +50,7 @@ def test_results_of_other_splits_stay_out(tmp_path, capsys):
     assert "no SET/results.jsonl with results of train" in capsys.readouterr().err
 
 
-def test_an_average_is_one_of_all_sets(tmp_path, capsys):
+def test_averages_need_all_sets(tmp_path, capsys):
     unmeasured = result("cnn", 1, 70)
     del unmeasured["seconds"]
     write(tmp_path, "books", result("cnn", 1, 50, seconds=1.0))
@@ -63,7 +63,7 @@ def test_an_average_is_one_of_all_sets(tmp_path, capsys):
     ]
 
 
-def test_interrupted_runs_stay_out(tmp_path, capsys):
+def test_interrupted_runs_are_ignored(tmp_path, capsys):
     cut = {**result("cnn", 2, 10), "finished": False}
     write(tmp_path, "books", result("cnn", 1, 50), cut)
     assert main(["sets", str(tmp_path)]) == 0

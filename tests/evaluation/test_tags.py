@@ -1,4 +1,4 @@
-"""Scores of tags: counts add up, and spans are those of conlleval."""
+"""Scores of tags: counts can be added, and spans are those of conlleval."""
 
 from types import SimpleNamespace
 
@@ -20,7 +20,7 @@ def total(truth, found, marked=True):
 
 
 def test_by_hand():
-    """Of four spans one is found, of three predicted ones: a type is wrong, two have merged."""
+    """One of four spans is found, and three are predicted: one has a wrong type, two are merged."""
     found = total(TRUTH, FOUND)
     assert found == {
         "words": 6, "right": 4, "marked": 1, "true": 4, "predicted": 3, "correct": 1,
@@ -30,8 +30,8 @@ def test_by_hand():
     )
 
 
-def test_accuracy_is_of_iob2():
-    """That a span is of one word, or where it ends, is no tag of its own."""
+def test_accuracy_is_that_of_iob2_tags():
+    """The letters E and S, which mark the ends of spans, do not affect accuracy."""
     truth, found = [["S-PER", "B-LOC", "E-LOC", "O"]], [["B-PER", "B-LOC", "I-LOC", "I-LOC"]]
     assert total(truth, found)["right"] == total(found, truth)["right"] == 3
     assert total(truth, found, marked=False)["right"] == 1
@@ -48,8 +48,8 @@ class OneSentence:
         return torch.tensor([1, 2, 3, 0])
 
 
-def test_accuracy_is_that_of_the_tags_in_the_file_of_predictions(monkeypatch, tmp_path):
-    """In IOB2, where it is of no matter that a model does not close a span."""
+def test_accuracy_agrees_with_the_file_of_predictions(monkeypatch, tmp_path):
+    """Tags are converted to IOB2, even if the model does not close a span."""
     hub = SimpleNamespace(
         classes=["O", "B-PER", "E-PER", "S-PER"],
         is_constrained=False,
@@ -85,8 +85,8 @@ PAIRS = st.lists(st.lists(st.tuples(TAGS, TAGS), max_size=7), min_size=1, max_si
 @settings(deadline=None)
 @given(PAIRS)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")
-def test_as_seqeval(pairs):
-    """Sentence by sentence and added up, whatever is predicted."""
+def test_scores_equal_those_of_seqeval(pairs):
+    """Counts of single sentences, added up, give the scores of seqeval for random tags."""
     truth = [[a for a, _ in row] for row in pairs]
     found = [[b for _, b in row] for row in pairs]
     parts = [counts([a], [b], True) for a, b in zip(truth, found, strict=True)]
