@@ -1,4 +1,4 @@
-"""n-best lists as fairseq-generate prints them."""
+"""n-best lists in the format of fairseq-generate."""
 
 import itertools
 from pathlib import Path
@@ -7,7 +7,7 @@ from fairseq_casrnn import cli
 
 
 def nbest_text(sentences) -> str:
-    """Sentences: (source, reference, [(score, hypothesis), …])."""
+    """The text of a list; a sentence is (source, reference, [(score, hypothesis), …])."""
     lines = ["2020-01-01 | INFO | fairseq_cli.generate | S- and H- are no lines of the list"]
     for number, (source, reference, hypotheses) in enumerate(sentences):
         lines += [f"S-{number}\t{source}"]
@@ -24,7 +24,7 @@ def write_nbest(path: Path, sentences) -> Path:
 
 
 def rerank(capsys, *command, status=0) -> str:
-    """What ``casrnn rerank …`` prints; its error if it must fail."""
+    """Run ``casrnn rerank …``; return its output, or its error if ``status`` is not 0."""
     capsys.readouterr()
     assert cli.main(["rerank", *map(str, command)]) == status
     out, error = capsys.readouterr()
@@ -37,5 +37,5 @@ def rerank(capsys, *command, status=0) -> str:
 
 
 def every_choice(lists):
-    """All choices of one hypothesis a sentence."""
+    """All choices of one hypothesis per sentence."""
     return itertools.product(*(range(int(row.sum())) for row in lists.mask))

@@ -1,4 +1,4 @@
-"""``casrnn rerank tune`` and ``apply`` on lists written by hand."""
+"""``casrnn rerank tune`` and ``apply`` on small lists."""
 
 import argparse
 import json
@@ -44,8 +44,8 @@ def test_reading(nbest):
     assert join_subwords("a@@ b c@@ d e@@") == "ab cd e"
 
 
-def test_a_list_is_known_by_its_sources_and_hypotheses(nbest):
-    """Not by its references, which scores do not depend on."""
+def test_digest_of_a_list(nbest):
+    """It does not depend on the references, which do not affect scores."""
     before, text = read_nbest(nbest).digest, nbest.read_text()
     for old, new, same in (
         ("T-0\tthe", "T-0\ta", True), ("S-0\tx", "S-0\tz", False), ("\tdog", "\tcat", False)
@@ -58,7 +58,7 @@ def test_a_list_is_known_by_its_sources_and_hypotheses(nbest):
 def test_features_by_hand(tmp_path, nbest, sums, factor):
     lines = ["-1\t6", "-2\t6", "-3\t7", "-4\t2", "-5\t1"]
     file = scores(tmp_path / "s", nbest, lines, model="m")
-    other = scores(tmp_path / "o", nbest, "12345")  # scores alone, of another program
+    other = scores(tmp_path / "o", nbest, "12345")  # a file of another program, with scores alone
     found = problem.load(options(nbest, file, other), True, sums, needs_references=True)
     one = np.multiply([-1, -2, -3, -4, -5], factor)
     expected = np.zeros((2, 3, 4))
@@ -71,7 +71,7 @@ def test_features_by_hand(tmp_path, nbest, sums, factor):
 
 
 def big(tmp_path, name, sentences=40, references=True):
-    """A list whose score is wrong in half of the sentences, and scores that are right."""
+    """A list whose own score is wrong in half of the sentences, and a file of correct scores."""
     rows, right = [], []
     for n in range(sentences):
         good, bad = f"w{n} a b c d", f"w{n} a c b d e"
@@ -108,7 +108,7 @@ def test_tune_and_apply(tmp_path, capsys):
 
 
 def test_sums_of_subwords(tmp_path, capsys):
-    """Means are greater for the wrong hypothesis in half of the sentences; applied as tuned."""
+    """Means prefer wrong hypotheses in half of the sentences; apply sums if tune did."""
     rows, lines = [], []
     for n in range(20):
         good, bad = f"w{n} a b c@@ d e", f"w{n} b a c@@ d e"
@@ -128,7 +128,7 @@ def test_sums_of_subwords(tmp_path, capsys):
 
 
 def test_several_runs(tmp_path, capsys, monkeypatch):
-    """Mean and deviation of a sample; the weights are those of the best run."""
+    """Mean and sample deviation are printed, and the weights of the best run."""
     valid, file = big(tmp_path, "valid")
     asked = []
 
@@ -160,7 +160,7 @@ def test_without_references(tmp_path, capsys):
     assert out.read_text() == (tmp_path / "ref").read_text()
 
 
-def test_the_run_that_is_best_on_validation_is_taken(tmp_path, capsys):
+def test_apply_uses_the_run_that_is_best_on_validation(tmp_path, capsys):
     test, file = big(tmp_path, "test", 30)
     runs = [
         {"seed": seed, "bleu": bleu, "weights": weights}
@@ -171,7 +171,8 @@ def test_the_run_that_is_best_on_validation_is_taken(tmp_path, capsys):
     command = ["--nbest", test, "--scores", file, "--output", tmp_path / "out"]
     printed = rerank(capsys, "apply", *command, "--weights", tmp_path / "w.json")
     assert read_lines(tmp_path / "out") == [f"w{n} a b c d" for n in range(30)]
-    assert printed.splitlines()[1].startswith("p = 0.00")  # the first run changes nothing
+    # the first run's weights would change nothing
+    assert printed.splitlines()[1].startswith("p = 0.00")
     assert printed.splitlines()[1].endswith("best on validation, BLEU 100.00)")
 
 
@@ -225,8 +226,8 @@ def test_malformed_scores(tmp_path, nbest, lines, header, message):
         read_scores(file, read_nbest(nbest))
 
 
-def test_scores_of_others_for_a_list_in_another_order(tmp_path, nbest):
-    """As fairseq-generate prints it: whose scores are whose is not known."""
+def test_scores_of_other_programs_need_a_sorted_list(tmp_path, nbest):
+    """fairseq-generate prints such lists; scores of other programs do not fit them."""
     lines = nbest.read_text().splitlines(keepends=True)
     nbest.write_text("".join(sorted(lines, key=lambda line: "-1\t" not in line)))
     found = read_nbest(nbest)
@@ -238,14 +239,14 @@ def test_scores_of_others_for_a_list_in_another_order(tmp_path, nbest):
 
 
 def test_files_that_cannot_be_written(tmp_path, nbest, monkeypatch, capsys):
-    """Before the work begins."""
+    """The error comes before the work."""
     monkeypatch.setattr(tune, "tune", None)
     file = scores(tmp_path / "s", nbest, "12345")
     command = ["tune", "--nbest", nbest, "--scores", file, "--output", "/no/where"]
     assert "cannot write /no/where" in rerank(capsys, *command, status=2)
 
 
-def test_files_that_do_not_belong_together(tmp_path, nbest, capsys):
+def test_inconsistent_files(tmp_path, nbest, capsys):
     valid, file = big(tmp_path, "valid")
     weights, out = tmp_path / "w.json", tmp_path / "out"
     rerank(capsys, "tune", "--nbest", valid, "--scores", file, "--output", weights)

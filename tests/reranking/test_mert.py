@@ -1,4 +1,4 @@
-"""BLEU's statistics, the search on a line, the tuned weights and the oracle."""
+"""MERT: the statistics of BLEU, line search, tuned weights, the oracle."""
 
 import numpy as np
 import pytest
@@ -17,13 +17,13 @@ def sentence(rng, longest=9):
 
 
 def noisy(rng, text):
-    """The text with some words replaced or left out."""
+    """The text with some words replaced or deleted."""
     words = [w if rng.random() < 0.8 else rng.choice(WORDS) for w in text.split()]
     return " ".join(word for word in words if rng.random() < 0.9)
 
 
 def make(sentences=12, most=5, width=3, seed=0):
-    """(hypotheses, references, lists) with random features; lists of different lengths."""
+    """(hypotheses, references, lists) with random features; lists differ in length."""
     rng = np.random.default_rng(seed)
     references = [sentence(rng) for _ in range(sentences)]
     texts = [[noisy(rng, r) for _ in range(rng.integers(1, most + 1))] for r in references]
@@ -44,10 +44,10 @@ def test_counts_by_hand():
         [[4, 5, 3, 2, 1, 0, 4, 3, 2, 1], [2, 5, 1, 0, 0, 0, 2, 1, 0, 0]],
         [[1, 1, 1, 0, 0, 0, 1, 0, 0, 0], [0] * 10],
     ]
-    # 4 of 4 words, 2 of 3 pairs, 1 of 2, 1 of 1, and one word short of five
+    # 4 of 4 words, 2 of 3 bigrams, 1 of 2, 1 of 1, and one word less than the reference
     value = mert.bleu([4, 5, 4, 2, 1, 1, 4, 3, 2, 1])
     assert value == pytest.approx(100 * (2 / 3 / 2) ** 0.25 * np.exp(1 - 5 / 4))
-    # one word too many is no gain
+    # an additional word is not rewarded
     assert mert.bleu([6, 5, 5, 4, 3, 2, 6, 5, 4, 3]) == pytest.approx(100 * (1 / 3) ** 0.25)
 
 
@@ -72,7 +72,7 @@ def test_envelope_by_hand():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_no_point_of_the_line_is_better(seed):
+def test_line_search_finds_the_maximum(seed):
     _, _, lists = make(seed=seed)
     weights, direction = np.random.default_rng(seed).normal(size=(2, 3))
     found = lists.bleu(weights + mert.search_line(lists, weights, direction) * direction)
@@ -82,7 +82,7 @@ def test_no_point_of_the_line_is_better(seed):
     assert found > min(values)
 
 
-def test_a_line_on_which_nothing_changes():
+def test_line_search_without_changes():
     _, _, lists = make()
     assert mert.search_line(lists, np.ones(3), np.zeros(3)) == 0.0
 
@@ -112,7 +112,7 @@ def test_a_planted_feature_gets_all_the_weight(sign):
     np.testing.assert_allclose(weights, [0, 0, sign, 0], atol=1e-12)
 
 
-def test_the_seed_decides():
+def test_tuning_depends_on_the_seed():
     _, _, lists = make(sentences=20)
     found = [mert.tune(lists, np.eye(3)[0], 2, seed)[0].tolist() for seed in (1, 1, 2)]
     assert found[0] == found[1] != found[2]
@@ -128,7 +128,7 @@ def test_features_without_spread_do_no_harm():
 
 
 def test_the_widest_of_equal_intervals():
-    """max(0, t, 2t − 2, 3t − 9) changes at 0, 2 and 7; the first and the third line are right."""
+    """max(0, t, 2t − 2, 3t − 9) changes at 0, 2 and 7; the first and third hypotheses are right."""
     start, slope = [0.0, 0.0, -2.0, -9.0], [0.0, 1.0, 2.0, 3.0]
     counts = mert.bleu_counts([["a b c d", "x", "a b c d", "x"]], ["a b c d"])
     features = np.stack([start, slope], -1)[None]
@@ -137,7 +137,7 @@ def test_the_widest_of_equal_intervals():
 
 
 def test_spread_by_hand():
-    """Of 1 and 3 in one sentence, 5 alone in another, each as far from its sentence's mean."""
+    """One sentence has 1 and 3, another only 5; deviations are from the sentence's mean."""
     features = np.array([[[1.0], [3.0]], [[5.0], [0.0]]])
     mask = np.array([[True, True], [True, False]])
     lists = NBestArrays(features, mask, np.zeros((2, 2, 10)))
@@ -145,7 +145,7 @@ def test_spread_by_hand():
 
 
 def test_changes_at_one_point():
-    """Two long sentences change at 0, to right and to wrong, never both right; a short one at 5."""
+    """At 0, two long sentences swap right and wrong; the short one's change at 5 decides."""
     long, short = "a b c d e f", "a b c d"
     texts = [["x", long], [long, "x"], ["x", short]]
     counts = mert.bleu_counts(texts, [long, long, short])
@@ -170,8 +170,8 @@ def test_lines_along_the_axes_and_across(monkeypatch):
     assert (last[3:] != 0).all()
 
 
-def test_what_is_pruned():
-    """Of two features of which one is enough the one with the smaller weight."""
+def test_pruning():
+    """If one of two features suffices, the one with the smaller weight is pruned."""
     counts = mert.bleu_counts([["x", "a b c d"]], ["a b c d"])
     lists = NBestArrays(np.array([[[0.0, 0, 1], [1, 1, 0]]]), np.ones((1, 2), bool), counts)
     for weights, expected in (([0.5, 2, 1], [0, 2, 0]), ([3, 2, 1], [3, 0, 0])):
@@ -179,7 +179,7 @@ def test_what_is_pruned():
 
 
 @pytest.mark.parametrize("seed", [3, 4, 5])
-def test_the_climb_ends_where_no_axis_gains(seed):
+def test_coordinate_ascent_ends_at_a_local_maximum(seed):
     _, _, lists = make(sentences=60, seed=seed)
     weights, best = mert.coordinate_ascent(lists, np.ones(3), np.random.default_rng(seed))
     assert best == lists.bleu(weights)
@@ -189,7 +189,7 @@ def test_the_climb_ends_where_no_axis_gains(seed):
 
 
 def test_where_tuning_starts(monkeypatch):
-    """From the baseline, which chooses what it did before features were scaled, and at random."""
+    """It starts from the baseline, whose choices do not change by scaling, and at random."""
     _, _, lists = make()
     lists.features[..., 1] *= 100
     ascend, starts, baseline = mert.coordinate_ascent, [], np.array([1.0, 0.005, -2.0])
@@ -204,8 +204,8 @@ def test_where_tuning_starts(monkeypatch):
     assert len(starts) == 4
 
 
-def test_the_oracle_searches_on(monkeypatch):
-    """Until no single change gains, and from the best of its starts."""
+def test_the_oracle_is_a_local_maximum(monkeypatch):
+    """It ends when no single change improves BLEU, and keeps the best of its starts."""
     for seed in (35, 36, 0):
         _, _, lists = make(sentences=5, most=3, seed=seed)
         choice = mert._greedy_search(lists, np.zeros(5, int))

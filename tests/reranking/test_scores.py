@@ -1,4 +1,4 @@
-"""What ``casrnn rerank score`` asks a model, and what its scores depend on."""
+"""``casrnn rerank score``: the pairs a model is given, and when scores are reused."""
 
 import argparse
 import itertools
@@ -35,8 +35,8 @@ ONES = [(-1.0, 1)] * 3
         ("--lm --join-subwords --right-to-left", [("", "z xy"), ("", "z"), ("", "bc a")]),
     ],
 )
-def test_what_a_model_reads_and_predicts(tmp_path, capsys, monkeypatch, flags, expected):
-    """Reversed is what it predicts, also where that is the source."""
+def test_pairs_that_a_model_is_given(tmp_path, capsys, monkeypatch, flags, expected):
+    """--right-to-left reverses what the model predicts, also if this is the source."""
     asked = []
     for name in ("language_model_scorer", "translation_scorer"):
         monkeypatch.setattr(score, name, lambda *_: lambda pairs: asked.extend(pairs) or ONES)
@@ -46,7 +46,7 @@ def test_what_a_model_reads_and_predicts(tmp_path, capsys, monkeypatch, flags, e
     assert asked == expected
 
 
-def test_a_language_models_score_is_the_mean_of_bits_over_words_and_end(monkeypatch, tmp_path):
+def test_a_language_models_score_is_mean_bits_per_token(monkeypatch, tmp_path):
     nats = {"x y": -6 * math.log(2), "z": -5 * math.log(2)}
     task = SimpleNamespace(source_dictionary=None)
     monkeypatch.setattr(loading, "load_language_model", lambda *_: (None, task))
@@ -57,8 +57,8 @@ def test_a_language_models_score_is_the_mean_of_bits_over_words_and_end(monkeypa
     assert [value for value, _ in found] == pytest.approx([-2, -2.5])
 
 
-def test_scores_are_taken_over_from_the_same_call_only(tmp_path):
-    """Another list, model, folder or option, or a model that was trained again, gives others."""
+def test_scores_are_reused_only_for_the_same_call(tmp_path):
+    """A change of the list, model, weights, folder or options requires new scores."""
     lists = [write_nbest(tmp_path / name, LIST[:n]) for name, n in (("one", 1), ("two", 2))]
     models = [tmp_path / "a.pt", tmp_path / "b.pt"]
     for path in models:
@@ -84,7 +84,7 @@ def test_scores_are_taken_over_from_the_same_call_only(tmp_path):
     assert header() == found[0]
 
 
-def test_a_file_of_scores_that_is_not_whole(tmp_path):
+def test_incomplete_files_of_scores(tmp_path):
     header = {"model": "m"}
     lines = [score.header_line(header), "-1.0\t3", "-2.0\t4"]
     path = tmp_path / "scores"
