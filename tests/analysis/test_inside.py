@@ -1,4 +1,4 @@
-"""What the analyses of gates, routing and subspaces find inside recurrent stacks, by hand."""
+"""The analyses of gates, routing and subspaces of recurrent stacks."""
 
 import math
 
@@ -24,8 +24,8 @@ def stack(name, **options):
 
 @pytest.mark.parametrize("ways", [False, True, "interleaved"])
 @pytest.mark.parametrize("name", FAMILIES)
-def test_recording_changes_nothing(name, ways):
-    """The loop that keeps gates gives what the engines give."""
+def test_recording_does_not_change_the_output(name, ways):
+    """The loop that records gates has the same outputs as the engines."""
     if ways == "interleaved" and FAMILIES[name].make_cell(1, FAMILIES[name].options()).lower_cell:
         return
     layer, x = stack(name, bidirectional=ways), rand(6, 1, 5)
@@ -43,13 +43,13 @@ def test_recording_changes_nothing(name, ways):
 
 
 class StepOnly(Cell):
-    """A cell without a version in place."""
+    """A cell that only implements ``step``."""
 
     def step(self, gx, gh, h, c, **unused):
         return LSTMCell().step(gx, gh, h, c)
 
 
-def test_a_cell_with_step_alone_is_refused(monkeypatch):
+def test_a_cell_without_in_place_step_is_refused(monkeypatch):
     monkeypatch.setitem(FAMILIES, "step_only", Family(lambda k, options: StepOnly()))
     layer = stack("step_only")
     refused = pytest.raises(UserError, match="of StepOnly cannot be recorded: it only has step")
@@ -57,8 +57,8 @@ def test_a_cell_with_step_alone_is_refused(monkeypatch):
         layer(rand(6, 1, 5))
 
 
-def test_gates_are_those_of_the_equations():
-    """CAS: c = i⊙g + ½ f⊙c₋ + ½ v⊙c', h = o⊙tanh(c), step by step from the gates kept."""
+def test_recorded_gates_satisfy_the_equations():
+    """CAS: c = i⊙g + ½ f⊙c₋ + ½ v⊙c' and h = o⊙tanh(c), step by step from the recorded gates."""
     layer, x = stack("cas_lstm"), rand(6, 1, 5)
     with tracing.record_gates([layer]) as traces:
         output, (_, c_n) = layer(x)
@@ -77,7 +77,7 @@ def test_gates_are_those_of_the_equations():
 
 
 def test_histograms_by_hand():
-    """Gates of .3 and .5, the output gate below .75: range .2, differences .45 and .25."""
+    """Gates are .3 and .5, and the output gate below is .75: range .2, differences .45 and .25."""
     steps = torch.zeros(7, 4, 2)
     steps[:, gates.OUTPUT_GATE] = 0.75
     upper = torch.zeros(7, 5, 2)
@@ -101,8 +101,8 @@ def test_histograms_by_hand():
     ]
 
 
-def test_the_gate_below_is_of_the_same_step_and_direction():
-    """A gate that is above the output gate below by as much at every step, else of any value."""
+def test_gates_are_compared_at_the_same_step_and_direction():
+    """The difference from the output gate below is constant only for equal steps and directions."""
     rng = np.random.default_rng(1)
     outputs = {(k, way): rng.uniform(0, 0.6, (7, 2)) for k in range(3) for way in ("", "_reverse")}
     above = {(k, way): 0.15 * k + 0.1 * bool(way) for k, way in outputs if k}
@@ -138,7 +138,7 @@ def test_the_table_of_gates_and_its_file(tmp_path):
     ]  # fmt: skip
 
 
-def test_files_of_their_own(tmp_path):
+def test_each_output_needs_its_own_file(tmp_path):
     check_writable(tmp_path / "a", tmp_path / "b", None, None)
     same = tmp_path / ".." / tmp_path.name / "a"
     with pytest.raises(UserError, match=f"{same} is named twice; give each output"):
@@ -151,8 +151,8 @@ def test_layers_by_name():
     assert gates.by_layer_name({(2, ""): 1}) == {"layer 3": 1}
 
 
-def test_routing_is_that_of_the_evaluation():
-    """The cell with the largest score; its weight by the softmax at the model's temperature."""
+def test_routing_equals_that_of_evaluation():
+    """The cell has the largest score, and its weight is a softmax at the model's temperature."""
     layer = stack("second_order_lstm")
     layer.temperature.fill_(0.5)
     x = rand(6, 1, 5)
@@ -175,7 +175,7 @@ SENTENCES = [
 
 
 def test_consistency():
-    """Of five brackets that occur more than once one is not in its usual cell."""
+    """One of five brackets that occur more than once is not in its usual cell."""
     assert routing.consistency(SENTENCES) == (4, 5)
     lines = routing.table_lines(SENTENCES, 2)
     assert lines[1].split() == ["0", "50.0%", "0.700", "(", "<b>"]
@@ -207,7 +207,7 @@ def test_page():
 
 
 def test_angles_by_hand():
-    """Planes that share one axis and are 30 degrees apart in the other; equal; orthogonal."""
+    """Planes share one axis and differ by 30 degrees in the other, or are equal, or orthogonal."""
     c, s = math.cos(math.pi / 6), math.sin(math.pi / 6)
     a = np.array([[1.0, 0], [0, 1], [0, 0], [0, 0]])
     b = np.array([[2.0, 0], [0, c], [0, s], [0, 0]])
@@ -231,8 +231,8 @@ def test_the_table_of_angles_and_its_file(tmp_path):
     ]  # fmt: skip
 
 
-def test_matrices_are_the_cells():
-    """Cell s has rows s·4H to (s + 1)·4H of each weight."""
+def test_matrices_of_each_cell():
+    """Cell s has the rows s·4H to (s + 1)·4H of each weight."""
     layer = stack("second_order_lstm", bidirectional=True)
     found = subspaces.recurrent_matrices(layer)
     assert set(found) == {(k, way) for k in range(2) for way in ("", "_reverse")}
@@ -240,8 +240,8 @@ def test_matrices_are_the_cells():
     assert np.array_equal(found[1, "_reverse"][1], weight[16:32])
 
 
-def test_cells_of_tables_in_files():
-    """No formula to a spreadsheet, and nothing that a terminal obeys."""
+def test_cells_of_tables_are_escaped():
+    """They are neither formulas of a spreadsheet nor commands to a terminal."""
     cells = ["=1+1", "+", "-x", "@", "a=1", "'s", "''-1", "\x1b[2J", "\t="]
     shown = ["'=1+1", "'+", "'-x", "'@", "a=1", "'s", "'''-1", r"\x1b[2J", r"\t="]
     assert [table_cell(text) for text in cells] == shown

@@ -1,4 +1,4 @@
-"""Pictures: what is read from fairseq's logs, and where the ink goes."""
+"""Plots: the values read from fairseq's logs, and what is drawn."""
 
 import re
 import sys
@@ -37,12 +37,12 @@ CURVES = {
 
 
 def bare(log):
-    """As ``--log-file`` has it: messages only."""
+    """The log as ``--log-file`` writes it, with messages only."""
     return re.sub(r"^.*? \| INFO \| \S+ \| ", "", log, flags=re.MULTILINE)
 
 
 def of_hydra(log):
-    """As ``fairseq-hydra-train`` writes ``hydra_train.log``."""
+    """The log as ``fairseq-hydra-train`` writes it to ``hydra_train.log``."""
     return re.sub(r"^(.*?) \| INFO \| (\S+) \| ", r"[\1,123][\2][INFO] - ", log, flags=re.MULTILINE)
 
 
@@ -65,7 +65,7 @@ def test_losses_by_update(tmp_path, text):
 
 
 @pytest.mark.parametrize("text", FORMS.values(), ids=FORMS)
-def test_other_validation_sets_do_not_count(tmp_path, text):
+def test_other_validation_sets_are_ignored(tmp_path, text):
     other = text.replace("'valid' subset", "'valid1' subset").replace('"valid_', '"valid1_')
     other = other.replace("5.341", "9").replace("[valid]", "[valid1]")
     path = log_file(tmp_path, text + other)
@@ -75,7 +75,7 @@ def test_other_validation_sets_do_not_count(tmp_path, text):
 
 @pytest.mark.parametrize("text", [SIMPLE, JSON], ids=["simple", "json"])
 def test_a_million_updates(tmp_path, text):
-    """fairseq writes numbers of six digits."""
+    """fairseq writes numbers with six digits."""
     text = re.sub(r'num_updates("?[=: ]+"?)40', r"num_updates\g<1>1.23457e+06", text)
     assert training_log.read_log(log_file(tmp_path, text))[0]["valid"] == [
         (20, 5.341),
@@ -83,7 +83,7 @@ def test_a_million_updates(tmp_path, text):
     ]
 
 
-def test_after_a_resumption_the_later_value_counts(tmp_path):
+def test_later_values_replace_those_before_resuming(tmp_path):
     again = SIMPLE.replace("loss 5.341", "loss 5.2").replace("loss=4.5", "loss=4.4")
     curves, _ = training_log.read_log(log_file(tmp_path, SIMPLE + again))
     assert curves["valid"] == [(20, 5.2), (40, 3.0)]
@@ -120,7 +120,7 @@ def test_curves_of_several_runs(tmp_path, capsys):
     assert png.read_bytes().startswith(b"\x89PNG")
     assert capsys.readouterr() == ("", "")
     before = Path(logs[0]).read_text()
-    assert plots.main(["metric-curves", "loss", *logs]) == 2  # the picture is forgotten
+    assert plots.main(["metric-curves", "loss", *logs]) == 2  # the name of the picture is missing
     assert f"{logs[0]} does not end in .png" in capsys.readouterr().err
     assert Path(logs[0]).read_text() == before
     assert plots.main(["metric-curves", "wcpa", str(png), *logs]) == 2
@@ -150,8 +150,8 @@ def test_learning_curve_draws_both_curves(tmp_path):
 
 
 @pytest.mark.parametrize("text", [SIMPLE, JSON], ids=["simple", "json"])
-def test_perplexity_only_where_it_is_logged(tmp_path, text):
-    """Classifiers and taggers have a loss, which is not of tokens."""
+def test_perplexity_is_shown_only_if_it_is_logged(tmp_path, text):
+    """The loss of classifiers and taggers is not per token."""
     of_classes = re.sub(r"\| ppl [\d.]+ |ppl=[\d.]+, ", "", text)
     of_classes = re.sub(r'"(train_|valid_)?ppl": "[\d.]+", ', "", of_classes)
     for log, label, title in (
@@ -183,8 +183,8 @@ def test_subword_marks_are_not_drawn_as_word_boundaries(tmp_path):
         png = tmp_path / f"{middle}.png"
         plots.attention_map([middle, "zehn"], ["a"], [[0.5, 0.5]], png)
         images.append(pixels(png))
-    assert images[0].shape == images[1].shape  # the mark itself is not shown
-    assert (images[0] != images[1]).any()  # the line between words is
+    assert images[0].shape == images[1].shape  # the mark itself is not drawn
+    assert (images[0] != images[1]).any()  # the line between words is drawn
 
 
 def test_without_matplotlib_the_remedy_is_named(tmp_path, monkeypatch, capsys):
