@@ -1,4 +1,4 @@
-"""Commands and programs of the documentation work as printed, on generated data."""
+"""Commands and programs in the documentation work as printed, on generated data."""
 
 import os
 import random
@@ -28,7 +28,7 @@ def blocks(page, heading, kind=""):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Where the commands are called: text, labels and tags, and the package as in a checkout."""
+    """A working folder with text, labels and tags, and the package as in a checkout."""
     path = tmp_path_factory.mktemp("documentation")
     (path / "fairseq_casrnn").symlink_to(Path(fairseq_casrnn.__file__).parent)
     rng = random.Random(1)
@@ -47,7 +47,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def shell(folder, warm_python, tmp_path):
-    """``shell(commands)`` runs them in ``folder`` and returns what they print."""
+    """``shell(commands)`` runs them in ``folder`` and returns their output."""
     programs = {
         f"fairseq-{name}": f"fairseq_cli.{name}" for name in ("preprocess", "train", "generate")
     }
@@ -68,13 +68,13 @@ def shell(folder, warm_python, tmp_path):
 
 
 def own_data(heading, name):
-    """The commands of a section of the page on one's own data, with folders of their own."""
+    """The commands of a section of docs/own-data.md, with folder names of their own."""
     (commands,) = blocks("docs/own-data.md", heading)
     return commands.replace("DATA", f"{name}-data").replace("CHECKPOINTS", f"{name}-checkpoints")
 
 
 def python(shell, program):
-    """The last line that a program prints."""
+    """The last line of a program's output."""
     return shell(f"python -c {shlex.quote(program)}").splitlines()[-1]
 
 
@@ -118,7 +118,7 @@ def test_tagging_of_own_data(shell):
 
 @pytest.mark.full
 def test_two_processes_by_torchrun(shell, folder):
-    """In a real environment: torchrun starts the script that it is given with Python."""
+    """It runs in a real environment, in which torchrun starts fairseq-train with Python."""
     commands = own_data("Translation", "parallel").partition("fairseq-train")[0]
     shell(commands)
     (parallel,) = blocks("docs/distributed.md", "Several processes on CPUs")
@@ -143,7 +143,7 @@ PAGES = "getting-started language-models recipes sentence-encoders taggers"
 @pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("page", PAGES.split())
 def test_commands_of_recipes(page, warm_python, shell):
-    """They have the options that the page gives them: what they stand for can be printed."""
+    """A dry run of each command accepts the options that the page gives it."""
     text = (DOCS / f"{page}.md").read_text("utf-8")
     code = re.findall(r"^```\n(.*?)^```$|`([^`\n]+)`", text, re.DOTALL | re.MULTILINE)
     lines = re.split(r"\n|&&", "\n".join(block or inline for block, inline in code))
@@ -161,7 +161,7 @@ def test_commands_of_recipes(page, warm_python, shell):
         ("docs/getting-started.md", "Layers without fairseq"),
     ],
 )
-def test_the_layers(page, heading):
+def test_programs_with_layers(page, heading):
     (program,) = blocks(page, heading, "python")
     names = {}
     exec(program, names)

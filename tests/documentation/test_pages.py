@@ -1,4 +1,4 @@
-"""The documentation names all that the code has, and its links lead somewhere."""
+"""The documentation covers all commands and variables of the code, and its links work."""
 
 import importlib.util
 import json
@@ -16,7 +16,7 @@ DOCS = ROOT / "docs"
 
 
 def load(path):
-    """A script of docs/ as a module."""
+    """Import a script of docs/ as a module."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -26,9 +26,9 @@ def load(path):
 hooks = load(DOCS / "hooks.py")
 
 
-def test_what_is_written_from_the_code_is_up_to_date():
-    """Pages and tables that docs/reference.py writes are those that it would write now."""
-    # In a process of its own: other tests register further models.
+def test_generated_pages_are_up_to_date():
+    """Pages and tables that docs/reference.py generates are up to date."""
+    # in a new process, since other tests register further models
     command = "import json, reference; print(json.dumps(reference.generated()))"
     done = subprocess.run(
         [sys.executable, "-c", command], cwd=DOCS, capture_output=True, text=True, check=False
@@ -39,7 +39,7 @@ def test_what_is_written_from_the_code_is_up_to_date():
 
 
 def commands(parser, name="casrnn"):
-    """The commands of a parser, those of its groups among them."""
+    """The commands of a parser, including those of its groups."""
     for action in parser._actions:
         for word, inner in (action.choices or {}).items() if hasattr(action, "add_parser") else ():
             yield from list(commands(inner, f"{name} {word}")) or [f"{name} {word}"]
@@ -62,8 +62,8 @@ def test_every_environment_variable_is_documented():
 
 
 @pytest.mark.parametrize("document", hooks.documents())
-def test_links_lead_somewhere(document):
-    """Anchors are checked when the documentation is built."""
+def test_linked_files_exist(document):
+    """Files exist; anchors are checked when the documentation is built."""
     missing = [
         link for link, found in hooks.links(document) if not (ROOT / found.split("#")[0]).exists()
     ]
@@ -89,7 +89,7 @@ def test_links_are_found(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["cas_cell", "data_flow", "decoder_step", "speed"])
-def test_figures_are_what_their_scripts_draw(name, monkeypatch):
+def test_figures_are_up_to_date(name, monkeypatch):
     monkeypatch.syspath_prepend(DOCS / "figures")
     drawn = load(DOCS / "figures" / f"{name}.py").draw().render()
     assert drawn == (DOCS / "figures" / f"{name}.svg").read_text("utf-8")
