@@ -1,10 +1,10 @@
-"""Damaged copies of a file's content."""
+"""Random damage to the content of files."""
 
 import re
 
 from hypothesis import strategies as st
 
-# What readers are known to stumble over.
+# input that readers often fail on
 PIECES = (
     *(b"\xff", b"\0", b"\r", b"\xef\xbb\xbf", b"\t", b" ", b"\n", b"\r\n", b'"', b"'", b":", b"-"),
     *(b"999999999", b"9" * 5000, "²١".encode(), b"-1", b"1e400", b"nan", b"null", b"{}", b"[]"),
@@ -20,7 +20,7 @@ WORD = re.compile(rb"[\w.-]+|\S")
 
 @st.composite
 def damaged(draw, content: bytes) -> bytes:
-    """``content`` after one to three changes, each at a place of its own."""
+    """``content`` after one to three random changes."""
     for _ in range(draw(st.integers(1, 3))):
         kind = draw(st.sampled_from(KINDS))
         words = list(WORD.finditer(content)) if kind == "replace" else []

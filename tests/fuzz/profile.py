@@ -1,4 +1,4 @@
-"""How many random inputs are tried: 50, always the same, or others of ``CASRNN_FUZZ``'s number."""
+"""The number of random inputs: 50 that are always the same, or ``CASRNN_FUZZ`` random ones."""
 
 import os
 

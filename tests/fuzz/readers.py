@@ -1,4 +1,4 @@
-"""Every reader of files, with a small right file: what it is given, and how it is called."""
+"""All readers of files: a small valid file for each, and a function that reads it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ from fairseq_casrnn.runs import record, training_log
 from fairseq_casrnn.tasks.data_folder import read_text_json
 from hydra_plugins import casrnn_yaml
 
-#: Fills a folder; returns the file that is to be damaged and what reads it.
+#: Fills a folder; returns the file that is to be damaged, and a function that reads it.
 Case = Callable[[Path], tuple[Path, Callable[[], object]]]
 
 
@@ -68,7 +68,7 @@ def dictionary() -> Dictionary:
 
 
 def of_text(text: str, name: str, read: Callable[[Path], object]) -> Case:
-    """A file of its own."""
+    """A case whose file has this text."""
 
     def case(folder: Path):
         (folder / name).parent.mkdir(exist_ok=True)
@@ -82,7 +82,7 @@ OWN = [("ab"[n % 2], f"good{n},film{n}") for n in range(20)]
 
 
 def own(name: str, text: str) -> Case:
-    """Data of one's own, for ``casrnn prepare``."""
+    """A file for ``casrnn prepare``."""
     module = own_tagging if name == "x.txt" else own_classification
 
     def read(path: Path):
@@ -112,7 +112,7 @@ LOG += '"train_num_updates": "4"}\nepoch 001 | valid on \'valid\' subset | loss 
 
 
 def row_of_record(path: Path):
-    """As ``casrnn results add`` reads it."""
+    """Read the file as ``casrnn results add`` does."""
     parser = argparse.ArgumentParser()
     add.add_arguments(parser)
     table = Table("t", metrics={"a": "A", "valid_a": "A"}, curves={"valid_a": "A"})
@@ -179,7 +179,7 @@ def archive(compressed: bool) -> Case:
 
 
 def binarised(impl: str, ending: str) -> Case:
-    """An index or its data."""
+    """The index or the data of a binarised text."""
 
     def case(folder: Path):
         words, prefix = dictionary(), str(folder / "train")
@@ -198,8 +198,8 @@ def binarised(impl: str, ending: str) -> Case:
 
 
 def options_of_hydra(path: Path):
-    """As ``fairseq-hydra-train`` reads them; its errors of that kind are one sentence."""
-    # Here, since hydra imports this module anew when it looks for plugins.
+    """Read options as ``fairseq-hydra-train`` does, which explains errors in one sentence."""
+    # imported here, since hydra imports this module again when it looks for plugins
     from hydra._internal.core_plugins.file_config_source import FileConfigSource
 
     casrnn_yaml.install()
@@ -215,7 +215,7 @@ def load_dictionary(path: Path) -> Dictionary:
 
 
 def checkpoint(folder: Path):
-    """One of version 0.1.0."""
+    """A checkpoint of version 0.1.0."""
     archive = Path(__file__).parents[1] / "golden" / "language_model.tar.xz"
     with tarfile.open(archive) as files:
         files.extractall(folder, filter="data")

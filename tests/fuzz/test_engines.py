@@ -1,6 +1,6 @@
-"""Every engine computes what the reference does, in settings that are drawn at random.
+"""Every engine computes what the reference does, in random settings.
 
-50 settings an engine in the ordinary tests, always the same; ``make fuzz`` draws 2,000 others.
+Ordinary tests draw the same 50 settings for each engine; ``make fuzz`` draws 2,000 random ones.
 """
 
 import pytest
@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 
 from .profile import PROFILE
 
-# In single precision single elements may cancel to nearly nothing; whole tensors do not.
+# In single precision, elements may cancel to nearly zero, so norms of tensors are compared.
 SINGLE_NORM = 1e-4
 
 
 @st.composite
 def problem(draw) -> dict:
-    """A layer and a batch for it; sizes on both sides of what kernels take at once."""
+    """A layer and a batch for it; sizes are below and above the block sizes of kernels."""
     case = draw(st.sampled_from(CASES))
     steps, batch = draw(st.integers(1, 12)), draw(st.integers(1, 9))
     lengths = st.lists(st.integers(1, steps), min_size=batch, max_size=batch)
@@ -53,7 +53,7 @@ def results(engine, case, sizes, shape, lengths, has_state, dtype, options, lock
     layer = case.random(*sizes, engine=engine, dtype=dtype, seed=seed, **options)
     layer.train(training).locked_dropout = locked
     x = rand(*shape, sizes[0], seed=seed, dtype=dtype).requires_grad_()
-    torch.manual_seed(seed)  # of the dropout
+    torch.manual_seed(seed)  # seed of the dropout
     result = flat(layer(x, rand_state(layer, shape[1]) if has_state else None, lengths))
     return [*result, *gradients(weighted(result), [x, *layer.parameters()])]
 
@@ -63,7 +63,7 @@ def test_random_settings(engine):
     @PROFILE
     @given(problem())
     def compare(drawn):
-        # Hard routing turns on the last digit of a score.
+        # Hard routing depends on the last digit of a score.
         hard = drawn["case"].name == "second_order_lstm" and not drawn["training"]
         drawn = {**drawn, "dtype": torch.float64} if hard else drawn
         found, expected = results(engine, **drawn), results("reference", **drawn)

@@ -1,6 +1,6 @@
-"""Trainings that are killed at any moment, and called again, end as if they had not been.
+"""Trainings that are killed at random moments and resumed equal uninterrupted ones.
 
-Only with ``make fuzz``: a hundredth of its inputs a reader is the number of kills a role, 20.
+They only run in ``make fuzz``, with a hundredth of its number of inputs as kills per role.
 """
 
 import importlib.util
@@ -25,7 +25,7 @@ OPTIONS = [
 
 
 def make_golden():
-    """tests/golden/make.py, whose functions write the data of each role."""
+    """Import tests/golden/make.py, whose functions write the data of each role."""
     path = Path(__file__).parents[1] / "golden" / "make.py"
     spec = importlib.util.spec_from_file_location("make_golden", path)
     module = importlib.util.module_from_spec(spec)
@@ -34,7 +34,7 @@ def make_golden():
 
 
 def start(*options) -> int:
-    """Train in a process of its own; its number."""
+    """Start a training in a new process, and return its number."""
     pid = os.fork()
     if pid == 0:
         status = 1

@@ -1,6 +1,6 @@
-"""Damaged files: a reader returns, or raises a UserError, in bounded time and memory.
+"""For damaged files, readers return or raise a UserError, in bounded time and memory.
 
-50 inputs a reader in the ordinary tests, always the same; ``make fuzz`` tries 2,000 others.
+Ordinary tests try the same 50 inputs for each reader; ``make fuzz`` tries 2,000 random ones.
 """
 
 import contextlib
@@ -16,12 +16,13 @@ from .damage import damaged
 from .profile import PROFILE
 from .readers import CASES
 
-SECONDS, BYTES = 20, 2**30  # an input; a thousandth of the time and a hundredth of them is usual
+# per input; usual are a thousandth of the time and a hundredth of the memory
+SECONDS, BYTES = 20, 2**30
 
 
 @contextlib.contextmanager
 def bounded():
-    """Fail instead of hanging or filling the machine's memory."""
+    """Fail instead of hanging or exhausting the memory."""
 
     def stop(*_):
         raise TimeoutError(f"not read after {SECONDS} seconds")
@@ -44,13 +45,13 @@ def bounded():
 @pytest.mark.parametrize("name", CASES)
 def test_damaged_files(name, tmp_path):
     path, read = CASES[name](tmp_path)
-    read()  # what is right
+    read()  # the valid file
     content = path.read_bytes()
 
     @PROFILE
     @given(damaged(content))
-    def try_one(spoilt):
-        path.write_bytes(spoilt)
+    def try_one(damaged_content):
+        path.write_bytes(damaged_content)
         try:
             with bounded():
                 read()
