@@ -1,9 +1,9 @@
-"""Writes the golden checkpoints: ``python tests/golden/make.py [ROLE …]``.
+"""Write the golden checkpoints: ``python tests/golden/make.py [ROLE …]``.
 
-For each role a model is trained for one epoch on generated data by fairseq-train. ``ROLE.tar.xz``
-holds its checkpoint, its data without the binarised text, and ``expected.pt``: the arguments of a
-forward pass and what came out of it. They were written by version 0.1.0 and are not to be written
-again: that later versions load them and compute the same is what they are for.
+For each role fairseq-train trains a model for one epoch on generated data. ``ROLE.tar.xz`` holds
+its checkpoint, its data without the binarised text, and ``expected.pt``: the arguments and the
+results of a forward pass. Version 0.1.0 wrote them. Do not write them again: they test that later
+versions load them and compute the same.
 """
 
 import os
@@ -43,7 +43,7 @@ def binarise(suffix: str, *options: str) -> None:
 
 
 def translation() -> list[str]:
-    """CAS-LSTM with a trained λ, of different depths."""
+    """A CAS-LSTM with trainable λ; encoder and decoder have different depths."""
     binarise("", "-s", "xx", "-t", "yy")
     return [
         *("-s", "xx", "-t", "yy", "--arch", "cas_lstm_tiny", "--lam", "trainable"),
@@ -54,7 +54,7 @@ def translation() -> list[str]:
 
 
 def language_model() -> list[str]:
-    """Second-order LSTM, whose temperature is part of the checkpoint."""
+    """A second-order LSTM, whose temperature is stored in the checkpoint."""
     binarise(".xx", "--only-source")
     return [
         *("--task", "stateful_language_modeling", "--arch", "second_order_lstm_lm_tiny"),
@@ -64,7 +64,7 @@ def language_model() -> list[str]:
 
 
 def sentence_encoder() -> list[str]:
-    """Sentence-state LSTM for pairs of sentences."""
+    """A sentence-state LSTM for pairs of sentences."""
     assert sick.main(["--raw", str(write_sick(Path("raw").absolute())), "--out", "prepared"]) == 0
     Path("prepared/data-bin").rename("data")
     return [
@@ -75,7 +75,7 @@ def sentence_encoder() -> list[str]:
 
 
 def tagger() -> list[str]:
-    """Depth-gated LSTM with a CRF and characters."""
+    """A depth-gated LSTM with a CRF and characters."""
     assert conll03.main(["--raw", str(write_conll03(Path("raw").absolute())), "--out", "out"]) == 0
     Path("out/data-bin").rename("data")
     return [

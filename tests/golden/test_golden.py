@@ -1,4 +1,4 @@
-"""Checkpoints of version 0.1.0 load, and the models compute what they did: see make.py."""
+"""Checkpoints of version 0.1.0 load and compute the same; make.py wrote them."""
 
 import tarfile
 from pathlib import Path
@@ -30,5 +30,5 @@ def test_golden_checkpoint(archive, tmp_path):
     assert task.source_dictionary is not None
 
 
-def test_there_is_one_for_each_role():
+def test_every_role_has_a_checkpoint():
     assert len(ARCHIVES) == 4
