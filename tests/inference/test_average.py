@@ -29,13 +29,14 @@ def test_the_mean_of_the_weights(tmp_path):
     state = average.average(paths)
     assert state["model"]["weight"].tolist() == [3.0, -1.5]
     assert state["model"]["weight"].dtype == torch.float32
-    assert state["model"]["counter"].item() == 6  # integers: the last one's
+    # integers are not averaged, but taken from the last checkpoint
+    assert state["model"]["counter"].item() == 6
     assert state["extra_state"] == {"n": 6}
     assert state["last_optimizer_state"] is None
     assert average.load(paths[0])["model"]["weight"].tolist() == [1.0, -0.5]
 
 
-def test_a_temperature_is_that_of_the_last(tmp_path):
+def test_the_temperature_is_taken_from_the_last(tmp_path):
     for n in (1, 3):
         weights = {
             "rnn.temperature": torch.tensor(1 / n),
@@ -58,7 +59,7 @@ def test_half_precision_does_not_lose_digits(tmp_path):
     assert mean.item() == torch.tensor((1 + 4 * 2.0**-11) / 5).half().item()
 
 
-def test_which_checkpoints(tmp_path):
+def test_choice_of_checkpoints(tmp_path):
     for name in (
         "checkpoint9.pt", "checkpoint10.pt", "checkpoint11.pt", "checkpoint_best.pt",
         "checkpoint_last.pt", "checkpoint_1_500.pt", "checkpoint.best_loss_2.5.pt",
@@ -75,7 +76,7 @@ def test_which_checkpoints(tmp_path):
     options = {"checkpoint": {"maximize_best_checkpoint_metric": True}}
     checkpoint(tmp_path / "checkpoint.best_loss_2.5.pt", [1.0], cfg=options)
     names = [path.name for path in average.find_checkpoints(tmp_path, "best:1")]
-    assert names == ["checkpoint.best_loss_10.25.pt"]  # as the run's options say
+    assert names == ["checkpoint.best_loss_10.25.pt"]  # minimised, according to the run's options
     with pytest.raises(UserError, match=r"3 checkpoints for last:4.*--keep-last-epochs 4"):
         average.find_checkpoints(tmp_path, "last:4")
     (tmp_path / "other").mkdir()
@@ -130,7 +131,7 @@ def test_damaged_files_are_named(tmp_path, capsys, name, content, message):
     assert [file.name for file in tmp_path.iterdir()] == [name]
 
 
-def test_what_is_missing(tmp_path):
+def test_missing_checkpoints(tmp_path):
     with pytest.raises(UserError, match=r"none\.pt does not exist"):
         average.load(tmp_path / "none.pt")
     with pytest.raises(UserError, match=r"there is no folder .*none"):
@@ -151,7 +152,8 @@ def test_different_architectures_of_one_shape_are_refused(tmp_path):
     tiny = of_arch(tmp_path / "tiny.pt", "stacked_lstm_lm_tiny")
     sized = of_arch(tmp_path / "sized.pt", "stacked_lstm_lm", argparse.Namespace)
     silent = checkpoint(tmp_path / "silent.pt", [1.0])
-    average.average([tiny, sized, silent])  # one model, its sizes set by options
+    # these are the same model, whose size options may have set
+    average.average([tiny, sized, silent])
     for holder in (dict, argparse.Namespace):
         other = of_arch(tmp_path / "other.pt", "normalized_lstm_lm_tiny", holder)
         message = (
@@ -184,7 +186,7 @@ def test_different_dictionaries_are_refused(tmp_path):
 
 @pytest.mark.parametrize("note", ["classes", "characters"])
 def test_different_classes_are_refused(tmp_path, note):
-    """Of as many classes the shapes are the same, and nothing would show it."""
+    """With equal numbers of classes, the shapes would be equal."""
     paths = [
         of_arch(tmp_path / f"{name}.pt", "bicas2", task_state={"words": 5, note: [name, "other"]})
         for name in ("bad", "good")
@@ -221,8 +223,8 @@ def test_command_line(tmp_path, capsys):
     assert "give either --run DIR or" in capsys.readouterr().err
 
 
-def test_the_best_by_command(tmp_path):
-    """As the run's options say, or as the call does."""
+def test_the_best_checkpoints_by_command(tmp_path):
+    """The run's options or --maximize say which is best."""
     out = tmp_path / "out.pt"
     for maximized, options, expected in (
         (False, [], 1.0), (True, [], 2.0), (False, ["--maximize"], 2.0),
@@ -235,8 +237,8 @@ def test_the_best_by_command(tmp_path):
         assert average.load(out)["model"]["weight"].tolist() == [expected]
 
 
-def test_averages_in_half_precision_are_kept_in_single(tmp_path):
-    """--ema-fp32 has their exact values beside the model's."""
+def test_ema_fp32_weights_are_preferred(tmp_path):
+    """--ema-fp32 stores their single-precision values beside the model's."""
     kept = {"weight": torch.tensor([1.0]).half(), "counter": torch.tensor(3)}
     extra = {"ema": kept, "ema_fp32_params": {"weight": torch.tensor([1.0001])}}
     path = checkpoint(tmp_path / "checkpoint1.pt", [7.0], extra_state=extra)
@@ -247,7 +249,7 @@ def test_averages_in_half_precision_are_kept_in_single(tmp_path):
 
 
 @pytest.mark.parametrize("updates", [4, 5])
-def test_averages_that_have_not_begun(tmp_path, capsys, updates):
+def test_warning_of_averages_that_have_not_begun(tmp_path, capsys, updates):
     path = checkpoint(
         tmp_path / "checkpoint1.pt",
         [7.0],
@@ -265,8 +267,8 @@ def test_averages_that_have_not_begun(tmp_path, capsys, updates):
 
 
 @pytest.mark.full
-def test_the_program_reads_what_fairseq_writes(tmp_path):
-    """In a process of its own, in which nothing else has allowed what such checkpoints hold."""
+def test_the_command_loads_fairseqs_checkpoints(tmp_path):
+    """In a new process, nothing else has allowed the numpy types in such checkpoints."""
     counts = np.arange(3)
     path = checkpoint(tmp_path / "checkpoint1.pt", [1.0], extra_state={"bleu_counts": counts})
     out = tmp_path / "avg.pt"
@@ -275,8 +277,8 @@ def test_the_program_reads_what_fairseq_writes(tmp_path):
     assert average.load(out)["extra_state"]["bleu_counts"].tolist() == [0, 1, 2]
 
 
-def test_an_output_that_cannot_be(tmp_path, capsys):
-    """Said before the work."""
+def test_an_output_that_cannot_be_written(tmp_path, capsys):
+    """The error comes before the work."""
     checkpoint(tmp_path / "a.pt", [1.0])
     for output, message in (("no/b.pt", "there is no folder"), (".", "it is a folder; name a fil")):
         command = ["average", str(tmp_path / "a.pt"), "--output", str(tmp_path / output)]
