@@ -1,7 +1,7 @@
-"""Whether ``make test`` notices bugs: ``python tests/mutants/run.py [WORDS]``, or ``make mutants``.
+"""``make mutants``: check that ``make test`` notices bugs; takes WORDS as arguments.
 
-Each mutant of mutants.toml is made in a copy of the tree, where the tests that it names are run as
-``make test`` runs them. WORDS choose the mutants whose file or description has one of them.
+Each mutant of mutants.toml is applied to a copy of the tree, in which the tests that it names run
+as in ``make test``. WORDS select the mutants whose file or description contains one of them.
 """
 
 from __future__ import annotations
@@ -41,11 +41,7 @@ class Mutant:
     tests: str
 
     def apply(self, root: Path) -> str:
-        """The file's content with the bug, in the tree ``root``.
-
-        Raises:
-            ValueError: ``old`` does not occur exactly once.
-        """
+        """Plant the bug in the tree ``root``, and return the file's new content."""
         text = (root / PACKAGE / self.file).read_text("utf-8")
         if text.count(self.old) != 1:
             raise ValueError(f"{self.file} has {text.count(self.old)} times {self.old!r}, not once")

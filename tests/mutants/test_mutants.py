@@ -1,4 +1,4 @@
-"""The table of mutants fits the code and the tests."""
+"""The table of mutants is consistent with the code and the tests."""
 
 import ast
 import shlex
@@ -23,7 +23,7 @@ def test_every_folder_has_mutants():
     assert folders <= {mutant.file.partition("/")[0] for mutant in read()}
 
 
-def test_text_that_is_gone_or_not_unique_is_told():
+def test_text_that_is_missing_or_not_unique():
     for old in ("no such text", "import"):
         mutant = Mutant("", "cells/base.py", old, "", "")
         with pytest.raises(ValueError, match=r"cells/base.py has .* not once"):
