@@ -1,4 +1,4 @@
-"""Runs' folders, and pages that are read back."""
+"""Write folders of runs, and parse pages."""
 
 import json
 from html.parser import HTMLParser
@@ -10,7 +10,7 @@ EVIL = "<script>alert('x')</script> & \"more\""
 
 
 def log(losses, seed=1):
-    """What fairseq prints of a training of as many epochs, of 10 updates each."""
+    """fairseq's log of a training with an epoch of 10 updates for each loss."""
     lines = [
         f"fairseq_cli.train | {{'seed': {seed}, 'user_dir': '/u', 'save_dir': 'o/s', 'data': 'd'}}",
         "fairseq_cli.train | num. shared model params: 1,234 (num. trained: 1,234)",
@@ -52,7 +52,7 @@ def write_run(folder, losses=(3.0, 2.0, 1.5), rows=ROWS, options="--arch x --lr 
 
 
 class Page(HTMLParser):
-    """Tags and their attributes, tables by their captions, texts of <pre>."""
+    """A parsed page: tags and attributes, tables by caption, texts of <pre>."""
 
     def __init__(self, text):
         super().__init__()

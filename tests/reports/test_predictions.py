@@ -1,4 +1,4 @@
-"""What is read of ``test.predictions.tsv``."""
+"""Reading ``test.predictions.tsv``."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def test_older_files_have_no_header(tmp_path):
 
 
 def test_predictions_of_a_tagger(tmp_path):
-    """Where a sentence has one probability, it is that of all tags together."""
+    """A single probability for a sentence is that of all its tags."""
     path = tmp_path / "test.predictions.tsv"
     sentences = [
         [("Anna", "B-PER", "B-PER", 0.7), ("sang", "O", "B-PER", 0.7)],
@@ -55,7 +55,7 @@ def test_a_test_set_without_examples(tmp_path, first):
     assert len(report(tmp_path, run).pictures) == 5
 
 
-def test_rare_classes_are_taken_together(tmp_path):
+def test_rare_classes_are_merged(tmp_path):
     path = tmp_path / "test.predictions.tsv"
     names = [f"c{n:02d}" for n in range(30)]
     rows = [(name, name, 0.5) for name in names[:20] for _ in range(3)]

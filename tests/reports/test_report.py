@@ -1,4 +1,4 @@
-"""``casrnn report``: what a run's folder says, on one page."""
+"""``casrnn report`` shows the contents of a run's folder on one page."""
 
 import json
 
@@ -52,7 +52,7 @@ def test_page_of_a_run(tmp_path, capsys):
     assert ["seconds of training", "12.3"] in environment
 
 
-def test_page_is_whole_and_runs_nothing(tmp_path):
+def test_page_is_self_contained_without_scripts(tmp_path):
     run = write_run(tmp_path / EVIL.replace("/", "") / "seed1", options=f"--arch '{EVIL}'")
     page = report(tmp_path, run, "--title", EVIL)
     for tag, attributes in page.tags:
@@ -73,7 +73,7 @@ def test_runs_side_by_side(tmp_path):
         write_run(tmp_path / "out" / name / "seed1", losses, options=f"--arch {name} --lr 1e-3")
         for name, losses in (("x", (3, 2)), ("y", (4, 0.1)))
     ]
-    page = report(tmp_path, *runs, runs[0])  # one twice
+    page = report(tmp_path, *runs, runs[0])  # one run is given twice
     first = page.pictures[0]
     assert first.startswith("Loss, logarithmic. By updates. ")  # from 6 to 0.1
     assert "x/seed1, validation: from 3 to 2" in first
@@ -128,7 +128,7 @@ def test_record_of_a_run_comes_first(tmp_path):
 
 
 def test_scores_of_a_recipe(tmp_path):
-    """Perplexities are in ``results.jsonl`` alone; the last line of the run counts."""
+    """Perplexities are only in ``results.jsonl``, in which the last line of a run counts."""
     run = tmp_path / "out" / "lm" / "seed2"
     run.mkdir(parents=True)
     (run / "train.log").write_text(log([1.0, 0.5]))
@@ -146,7 +146,7 @@ def test_scores_of_a_recipe(tmp_path):
     assert page.pre == []
 
 
-def test_curves_are_the_finer_ones(tmp_path):
+def test_curves_have_the_finest_resolution(tmp_path):
     run = tmp_path / "x" / "seed1"
     run.mkdir(parents=True)
     inner = "train_inner | epoch 001: {0} / 9 loss={0}.5, num_updates={0}"
@@ -163,7 +163,7 @@ def test_curves_are_the_finer_ones(tmp_path):
 
 
 def test_runs_without_a_log(tmp_path):
-    """Of fairseq-train by itself: what ``run.json`` has of the validations."""
+    """A training with fairseq-train alone has its validations in ``run.json``."""
     run = tmp_path / "x" / "seed1"
     run.mkdir(parents=True)
     history = [{"epoch": n, "updates": 7 * n, "loss": 4 - n, "ppl": 2.0 ** (4 - n)} for n in (1, 2)]
@@ -174,14 +174,14 @@ def test_runs_without_a_log(tmp_path):
     assert report(tmp_path, run).pictures[1].startswith("Perplexity. By updates. x/seed1, valid")
 
 
-def test_names_differ(tmp_path):
+def test_short_names_are_unique(tmp_path):
     folders = [tmp_path / part for part in ("a/x/seed1", "a/x/seed2", "b/x/seed1")]
     assert short_names(folders[:2]) == ["x/seed1", "x/seed2"]
     assert short_names(folders) == ["a/x/seed1", "a/x/seed2", "b/x/seed1"]
     assert short_names(folders[:1]) == ["x/seed1"]
 
 
-def test_what_differs_comes_first():
+def test_differing_options_come_first():
     rows = comparison({"a": {"p": "1", "q": "2"}, "b": {"p": "1", "q": "3", "r": "4"}})
     assert rows == [
         ("q", ["2", "3"], True), ("r", ["", "4"], True), ("p", ["1", "1"], False)
@@ -220,7 +220,7 @@ def test_mistakes(tmp_path, capsys):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_legible(tmp_path, browser, scheme):
-    """Contrast of 4.5 at least (WCAG 1.4.3, AA), and nothing wider than a phone."""
+    """The contrast is at least 4.5 (WCAG 1.4.3, AA), and nothing is wider than a phone."""
     runs = [write_run(tmp_path / name / "seed1") for name in "abcdefgh"]
     report(tmp_path, *runs)
     with browser.new_context(

@@ -1,4 +1,4 @@
-"""Charts."""
+"""SVG charts."""
 
 import re
 
@@ -23,7 +23,7 @@ def test_points_are_where_their_values_belong(log):
     assert first[0] == svg.LEFT
     assert last == (svg.WIDTH - svg.RIGHT, top)
     assert middle[0] == pytest.approx((first[0] + last[0]) / 2)
-    share = 0.5 if log else 0.1  # a linear axis begins at 0
+    share = 0.5 if log else 0.1  # a linear axis starts at 0
     assert middle[1] == pytest.approx(bottom - share * (bottom - top), abs=0.06)
     assert first[1] == pytest.approx(bottom - (0 if log else 0.01) * (bottom - top), abs=0.06)
 
