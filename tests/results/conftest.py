@@ -1,4 +1,4 @@
-"""Generated runs and a page for them."""
+"""Generated runs, and a page for them."""
 
 import json
 from types import SimpleNamespace
@@ -29,7 +29,7 @@ tables:
 
 
 def run_record(system="pear", seed=1, accuracy=70.25, **changes):
-    """What training and evaluation leave in run.json."""
+    """The content of run.json after training and evaluation."""
     content = {
         "system": system,
         "recipe": "fruit/recipe",
@@ -59,7 +59,7 @@ def run_record(system="pear", seed=1, accuracy=70.25, **changes):
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """A checkout with the page ``fruit``, and ``project.run(…)``, which writes a run's folder."""
+    """A checkout with the page ``fruit``; ``project.run(…)`` writes a run's folder."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "fruit.yaml").write_text(PAGE)

@@ -1,4 +1,4 @@
-"""``casrnn results add``: what becomes of a run, and which runs are refused."""
+"""``casrnn results add``: the rows it writes, and runs that it refuses."""
 
 import json
 from pathlib import Path
@@ -64,8 +64,8 @@ def test_a_run_is_added_once(project, capsys):
     assert len(project.rows()) == 3
 
 
-def test_variables_of_the_recipe_are_settings(project):
-    """Else systems of another size would be averaged with the others."""
+def test_variables_of_the_recipe_become_settings(project):
+    """Systems of other sizes would otherwise be averaged together."""
     command = "CASRNN_X='a b' HIDDEN=150 casrnn run train fruit.yaml HIDDEN=9"
     run = project.run(command=command)
     assert add(run, "--setting", "λ=.5") == 0
@@ -76,7 +76,7 @@ def test_variables_of_the_recipe_are_settings(project):
     ]
 
 
-def test_commands_have_no_paths_of_one_machine(project):
+def test_commands_have_no_absolute_paths(project):
     root = "/home/ann/checkout"
     training = f"fairseq-train {root}/data --user-dir {root}/fairseq_casrnn --lr 1"
     command = (
@@ -97,9 +97,9 @@ def predictions(run, *found, truth="aabb"):
 
 
 def test_runs_are_compared_on_their_sentences(project, capsys):
-    """With the baseline's run of the same seed, or one that is named."""
+    """The baseline's run is the one with the same seed, or the one given."""
     plum, other, pear = project.run("plum"), project.run("plum", 2), project.run()
-    assert add(pear) == 0  # nothing predicted yet
+    assert add(pear) == 0  # there are no predictions yet
     predictions(plum, *"bbaa")
     predictions(other, *"aabb")
     predictions(pear, *"aabb")
@@ -155,7 +155,7 @@ def test_predictions_of_another_checkpoint_are_not_compared(project, capsys, sys
         ({"evaluations": [{**EVALUATION, "options": "--lenpen 2"}]}, [], "has no evaluation on t"),
         ({"evaluations": [{"subset": "test"}]}, [], "the evaluation has no number 'accuracy'"),
         ({"best": {}}, [], "the evaluation has no number 'valid_accuracy'"),
-        (  # the best checkpoint's would be that of other weights
+        (  # the best checkpoint's number belongs to other weights
             {"evaluations": [{**EVALUATION, "checkpoint": "ema"}]},
             [],
             "no number 'valid_accuracy', a column of the table; evaluate checkpoint ema with --s",
@@ -178,7 +178,7 @@ def test_predictions_of_another_checkpoint_are_not_compared(project, capsys, sys
     ],
 )
 def test_runs_that_are_refused(changes, options, message, project, capsys):
-    """With a good run before, which is not added either."""
+    """A valid run before it is not added either."""
     assert add(project.run(seed=2), project.run(**changes), *options) == 2
     assert message in capsys.readouterr().err
     assert project.rows() == []
@@ -191,7 +191,7 @@ def test_a_folder_without_a_record(project, tmp_path, capsys):
     assert "holds no page (NAME.yaml)" in capsys.readouterr().err
 
 
-def test_the_evaluation_that_is_chosen(project):
+def test_choice_of_an_evaluation(project):
     last = {**EVALUATION, "checkpoint": "last", "accuracy": 1.0, "seconds": 2}
     valid = {"checkpoint": "last", "subset": "valid", "accuracy": 71.5}
     other = {"checkpoint": "ema", "subset": "valid", "accuracy": 9.0}

@@ -1,4 +1,4 @@
-"""The results of this repository: the pages are rendered from the data, and lead to each other."""
+"""The results in this repository: pages are up to date and consistent."""
 
 import re
 from pathlib import Path
@@ -12,13 +12,13 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = load_pages(ROOT / "results")
 
 
-def test_pages_are_what_they_would_be_rendered_to(capsys):
+def test_pages_are_up_to_date(capsys):
     folders = ["--results", str(ROOT / "results"), "--pages", str(ROOT / "docs" / "results")]
     assert cli.main(["results", "render", "--check", *folders]) == 0, capsys.readouterr().err
 
 
 def test_runs_of_recipes_have_one_table():
-    """Of recipes that there are."""
+    """Every table names an existing recipe."""
     recipes = [table.recipe for page in PAGES for table in page.tables.values() if table.recipe]
     assert len(recipes) == len(set(recipes)) > 10
     assert not [name for name in recipes if not (ROOT / "examples" / f"{name}.yaml").is_file()]
@@ -43,7 +43,7 @@ def test_numbers_of_the_index_are_those_of_the_pages():
 
 
 def test_numbers_of_the_readme_are_those_of_the_index():
-    """Rounded; the row of speeds has another source."""
+    """They are rounded; the row of speeds has another source."""
     table = re.search(r"^\| task \| result \|\n((?:\|.*\n)+)", read("README.md"), re.M)[1]
     index = {float(number) for number in re.findall(r"\d+\.\d+", read("RESULTS.md"))}
     rows = [row for row in table.splitlines() if "training speed" not in row]

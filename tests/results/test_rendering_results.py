@@ -1,4 +1,4 @@
-"""``casrnn results render``: tables from rows, and pages that are up to date."""
+"""``casrnn results render``: tables of rows, and checks that pages are up to date."""
 
 import json
 from pathlib import Path
@@ -19,14 +19,14 @@ def render(*options):
 
 
 def table(rows, **description):
-    """The lines of a table of a page, and what stands below them."""
+    """A table as on a page, with the lines below it."""
     description.setdefault("metrics", {"a": "A"})
     rows = [{"table": "t", **row} for row in rows]
     return "\n\n".join(filter(None, markdown.table_parts(Table("t", **description), rows)))
 
 
 def test_a_page_from_runs(project, capsys):
-    """Means over seeds, the better one in bold, compared; the command below."""
+    """Means over seeds are compared, the best one is bold, and the command is below."""
     runs = [
         project.run(system, seed, accuracy)
         for system, values in (("pear", PEAR), ("plum", PLUM))
@@ -128,13 +128,13 @@ def test_descriptions_that_are_refused(content, message, tmp_path):
 
 
 def test_holms_correction():
-    """By hand, of Holm's procedure: 3 · .01, 2 · .02, then the greatest so far."""
+    """3 · .01, 2 · .02, then the maximum so far."""
     assert grouping.holm([0.03, 0.01, 0.02]) == pytest.approx([0.04, 0.03, 0.04])
     assert grouping.holm([0.9, 0.8]) == [1, 1]
     assert grouping.holm([]) == []
 
 
-def test_of_perplexities_the_lower_is_better():
+def test_comparison_respects_the_direction_of_a_metric():
     def rows(system, values):
         return [{"system": system, "seed": n, "metrics": {"a": v}} for n, v in enumerate(values)]
 
@@ -148,8 +148,8 @@ def test_of_perplexities_the_lower_is_better():
         assert found == (1, grouping.Comparison(pytest.approx(p), pytest.approx(p)))
 
 
-def test_single_runs_are_compared_by_their_sentences():
-    """With the baseline of the same vectors; Holm's correction is of all comparisons."""
+def test_single_runs_are_compared_on_their_sentences():
+    """Systems with the same vectors are compared; Holm's correction covers all comparisons."""
 
     def row(system, vectors, p=None, seed=1, **settings):
         tested = {"paired": {"x": {"test": "McNemar", "p": p}}} if p is not None else {}
@@ -166,10 +166,10 @@ def test_single_runs_are_compared_by_their_sentences():
     assert "| z |  | **81.0** |  | w |" in found
     rows += [row("x", "v", seed=2, units=9), row("y", "v", 0.2, seed=2, units=9)]
     again = table(rows, metrics={"a": "A"}, baseline="x", compare="a", best={"a": "max"})
-    assert "0.5, 0.5 |" in again  # equal over the seeds: their t-test takes precedence
+    assert "0.5, 0.5 |" in again  # with several seeds, a t-test of their means takes precedence
 
 
-def test_seeds_that_are_known_only_in_the_mean():
+def test_rows_of_means_over_seeds():
     rows = [
         {"system": "x", "seed": 1, "metrics": {"a": 1.5}},
         {"system": "x", "seed": 2, "metrics": {"a": 2}},
@@ -181,8 +181,8 @@ def test_seeds_that_are_known_only_in_the_mean():
     assert "| y | 3.0 | 1 to 2 | 5 |" in text
 
 
-def test_without_vectors_is_with_none():
-    """Rows of before vectors were noted are of the same line; others are not."""
+def test_rows_that_do_not_name_vectors():
+    """Older rows do not say which vectors they had; they belong to "none"."""
     rows = [{"system": "x", "seed": n, "metrics": {"a": n}} for n in (1, 2, 3)]
     rows[1]["vectors"] = "none"
     rows[2]["vectors"] = "glove"
@@ -193,8 +193,8 @@ def test_without_vectors_is_with_none():
     assert "| y | 1 | none |" in text
 
 
-def test_what_is_known_of_some_seeds_only():
-    """A row of means says nothing of machines."""
+def test_values_known_for_some_seeds_only():
+    """A row of means does not say which machines were used."""
     rows = [{"system": "x", "seed": n, "metrics": {"a": n}} for n in (1, 2)]
     rows[0]["metrics"]["c"] = 7
     rows[1]["machine"] = "m"
@@ -205,8 +205,8 @@ def test_what_is_known_of_some_seeds_only():
     assert "| y | 1 |  |  | 1 | m |" in text
 
 
-def test_columns_are_those_in_which_rows_differ():
-    """What is the same stands below; text is no table."""
+def test_columns_only_show_differences():
+    """Equal values are listed below; text columns are not compared."""
     rows = [
         {"system": "a|b", "seed": 1, "metrics": {"a": 1}, "date": "2026", "machine": "m"},
         {"system": "x", "seed": 1, "metrics": {"a": "all"}, "date": "2027", "machine": "m"},
@@ -255,8 +255,8 @@ def test_numbers(value, digits, expected):
     assert markdown.number(value, digits) == expected
 
 
-def test_labels_of_a_page_are_those_of_its_tables(tmp_path):
-    """Which come in that order, and may have others."""
+def test_tables_inherit_the_labels_of_their_page(tmp_path):
+    """Their order is that of the page, and a table may override them."""
     text = "title: T\nlabels: {y: Y, x: X}\ntables: {a: {labels: {x: Z}}, b: {order: [x]}}"
     (tmp_path / "a.yaml").write_text(text)
     tables = load_page(tmp_path / "a.yaml").tables
@@ -267,8 +267,8 @@ def test_labels_of_a_page_are_those_of_its_tables(tmp_path):
         assert [line.split()[1] for line in found.splitlines()[2:]] == expected
 
 
-def test_what_stands_below_a_table():
-    """Notes and commands once, with the rows that they are of; a paper's number by its row."""
+def test_notes_and_commands_below_a_table():
+    """Notes and commands appear once, with their rows; a paper's number is in its row."""
     rows = [
         {"system": "x", "settings": {"m": m}, "seed": 1, "metrics": {"a": m}, "command": "train"}
         for m in (4, 6)
@@ -281,7 +281,7 @@ def test_what_stands_below_a_table():
     assert "- `train`\n- X, m 4: `test`" in text
 
 
-def test_a_figure_is_drawn_where_its_curves_change(tmp_path):
+def test_a_figure_is_redrawn_if_its_curves_change(tmp_path):
     pytest.importorskip("matplotlib")
     description = Table("t", title="T", curves={"a": "A"}, plot="a")
     page = Page(tmp_path / "x.yaml", "X", {"t": description})
@@ -298,13 +298,13 @@ def test_a_figure_is_drawn_where_its_curves_change(tmp_path):
 
 
 def test_rows_are_json_lines(project):
-    """What ``add`` writes is read back; text stays readable."""
+    """``add`` writes rows that can be read back, in legible UTF-8."""
     cli.main(["results", "add", project.run(), "--note", "für λ"])
     (line,) = Path(project.path).read_text().splitlines()
     assert "für λ" in line
     assert json.loads(line) == project.rows()[0]
 
 
-def test_minutes_are_the_mean_of_those_that_are_known():
+def test_minutes_are_the_mean_of_known_values():
     rows = [{"seed": 1, "minutes": 2.0}, {"seed": 2}, {"seed": 3, "minutes": 3.0}]
     assert markdown.minutes(grouping.Group(rows)) == "2.5"
