@@ -241,7 +241,7 @@ def test_matrices_of_each_cell():
 
 
 def test_cells_of_tables_are_escaped():
-    """They are neither formulas of a spreadsheet nor commands to a terminal."""
+    """Cells are neither formulas of a spreadsheet nor commands to a terminal."""
     cells = ["=1+1", "+", "-x", "@", "a=1", "'s", "''-1", "\x1b[2J", "\t="]
     shown = ["'=1+1", "'+", "'-x", "'@", "a=1", "'s", "'''-1", r"\x1b[2J", r"\t="]
     assert [table_cell(text) for text in cells] == shown

@@ -249,7 +249,7 @@ def with_attended_words(model, source: str, text: str, entries: dict) -> str:
 @pytest.mark.parametrize("program", ["generate", "interactive"])
 @pytest.mark.parametrize("entries", [{}, {"Zürich": "ZÜRICH", "bo": "BO!"}], ids=["copy", "file"])
 def test_unknown_words_replaced(data, raw, last, program, entries):
-    """They are replaced by words of the raw text, with or without --print-alignment."""
+    """<unk> is replaced by a word of the raw text, with or without --print-alignment."""
     install.apply(p for p in TABLE if p.hook == "patches.replace_unk.keep_source_words")
     sources = (raw / "test.xx-yy.xx").read_text("utf-8").splitlines()
     (raw / "entries").write_text("".join(f"{a} {b}\n" for a, b in entries.items()), "utf-8")
@@ -330,7 +330,7 @@ def test_console_scripts(data, last, tmp_path):
 
 @pytest.mark.full
 def test_models_of_other_shapes(data, tmp_path):
-    """They train and translate like the default model."""
+    """Models without input feeding or with other layers train and translate, too."""
     options = ["--no-input-feed", "--encoder-bidirectional", "--decoder-layers", "3"]
     options += ["--decoder-hidden-size", "12", "--share-decoder-input-output-embed"]
     train(data, tmp_path, "highway_lstm_tiny", *options, "--encoder-embed-dim", "9", epochs=1)

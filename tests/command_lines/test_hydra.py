@@ -24,7 +24,7 @@ def hydra_train(data, folder, *overrides):
 
 @pytest.mark.full
 def test_an_architecture_is_not_accepted_as_model(data, tmp_path):
-    """Its sizes are only known to fairseq-train, and fairseq would silently use the defaults."""
+    """Only fairseq-train knows an architecture's sizes; hydra would silently use the defaults."""
     done = hydra_train(data, tmp_path, "model._name=cas_lstm_iwslt_247")
     assert done.returncode != 0
     assert done.stderr.splitlines()[-1] == (

@@ -60,7 +60,7 @@ def translate(capsys, *args, lines=LINES, status=0, monkeypatch=None):
 
 
 def test_translate(run, data, capsys, tmp_path):
-    """It translates as fairseq-interactive does, and keeps empty lines."""
+    """casrnn translate equals fairseq-interactive, and keeps empty lines."""
     found = translate(capsys, "--path", run, "--beam", 4)
     (tmp_path / "input").write_text("".join(f"{line}\n" for line in LINES if line))
     path = run / "checkpoint_best.pt"
@@ -247,7 +247,7 @@ def test_what_cannot_be_packed(run, model, capsys, tmp_path):
 
 
 def test_subword_units_are_exported(run, tmp_path):
-    """They come from the data's folder or a packed model; models without them work, too."""
+    """Codes come from the data's folder or a packed model; models without codes work, too."""
     shutil.copytree(run.parents[2], tmp_path / "x")
     copy = tmp_path / "x" / "out" / "cas_lstm_tiny" / "seed1"
     out = tmp_path / "exported"

@@ -11,7 +11,7 @@ ARCH = "cas_lstm_tiny"
 
 
 def test_record_of_a_training(data, tmp_path):
-    """It has the model, data and validations; a resumed training extends it."""
+    """run.json has the model, data and validations; a resumed training extends it."""
     assert not train(data, tmp_path, ARCH, epochs=2).records("error")
     first = json.loads((tmp_path / "run.json").read_text())
     assert f"fairseq-train {data} --cpu" in first["training"]

@@ -135,7 +135,7 @@ def test_fused_criterion_trains_as_fairseqs(data, tmp_path, more):
 
 
 def test_temperature_is_annealed_logged_and_restored(data, tmp_path):
-    """It is logged, saved and restored, and does not fall below the floor."""
+    """The temperature is logged, saved and restored, and does not fall below the floor."""
     options = ["--temperature", "0.8", "--temperature-decay", "0.5", "--temperature-floor", "0.15"]
     expected = {1: 0.8, 2: 0.4, 3: 0.2, 4: 0.15}
     done = train(data, tmp_path, "second_order_lstm_tiny", *options, epochs=3)
@@ -385,7 +385,7 @@ def parallel_processes(data, folder, options):
 
 @pytest.mark.full
 def test_two_processes_equal_two_batches_an_update(data, trained, tmp_path):
-    """It uses SGD and a mild temperature, since Adam and low temperatures amplify rounding."""
+    """SGD and a mild temperature are used, since Adam and low temperatures amplify rounding."""
     start = trained("second_order_lstm") / "checkpoint_last.pt"
     options = ["--optimizer", "sgd", "--lr", "0.5", "--dropout", "0", "--max-epoch", "2"]
     options += ["--temperature-decay", "0.9"]
@@ -437,7 +437,7 @@ def test_tensorboard(data, tmp_path):
 
 @pytest.mark.full
 def test_bleu_while_training(data, tmp_path):
-    """It is the BLEU of greedy translations, as computed by fairseq-generate."""
+    """Training logs the BLEU of greedy translations, as computed by fairseq-generate."""
     options = ["--eval-bleu", "--eval-bleu-args", '{"beam": 1, "max_len_b": 12}']
     options += ["--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric"]
     options += ["--eval-tokenized-bleu", "--lr", "0.02"]

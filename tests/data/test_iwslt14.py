@@ -117,7 +117,7 @@ def test_a_cut_archive_is_refused(tmp_path):
 
 
 def test_two_files_of_one_name_in_an_archive(tmp_path):
-    """It must not silently use one of them."""
+    """The archive is refused; neither file may be used silently."""
     files = iwslt_files(pairs(3), segments())
     path = write_archive(
         tmp_path / "a.tgz",

@@ -196,7 +196,7 @@ def test_official_files_are_preferred_to_plain_ones(tmp_path):
 
 
 def test_words_of_another_corpus(tmp_path, capsys):
-    """They follow the corpus's own words, which keep their indices and counts."""
+    """--words-of appends the words; the corpus's own words keep their indices and counts."""
     raw = write_nli(tmp_path / "raw")
     other = run(trec, write_trec(tmp_path / "trec"), tmp_path / "other", "--valid-size", 9)
     with open(other / "data-bin/input0/dict.txt", "a") as file:

@@ -135,7 +135,7 @@ def test_vectors_that_cannot_be_read(text, message, tmp_path):
 
 
 def test_vectors_that_are_not_used_are_not_read(tmp_path):
-    """Nor are repeated vectors, or those of a lower-case form if the file has capitals."""
+    """Unused are other words, repetitions, and lower-case forms if the file has capitals."""
     vectors = tmp_path / "some.vec"
     vectors.write_text("x 1 2\nx 1 b\nother 1 b\nB 1 2\nrare nan 1\n")
     folder = prepare_examples(("x Rare",), tmp_path / "out", "--vectors", vectors)
@@ -143,7 +143,7 @@ def test_vectors_that_are_not_used_are_not_read(tmp_path):
 
 
 def test_coverage_by_vectors(tmp_path, capsys):
-    """It is given for types and for running text; low coverage is probably a mistake."""
+    """Coverage is given for types and for running text; there is a warning if it is low."""
     vectors = tmp_path / "some.vec"
     vectors.write_text("x 1 2\n")
     folder = prepare_examples(("x x x y a b",), tmp_path / "some", "--vectors", vectors)

@@ -132,7 +132,7 @@ def test_other_columns_and_forms(tmp_path):
 
 
 def test_tags_that_only_the_test_set_has(tmp_path):
-    """They have an index, so that they count as errors."""
+    """Such tags get an index, so that they count as errors."""
     raw = write_conll03(tmp_path / "raw")
     with open(raw / "test.txt", "a", encoding="utf-8") as file:
         file.write("\nEU NNP B-NP B-ORG\n")

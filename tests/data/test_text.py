@@ -16,7 +16,7 @@ def test_a_line_ends_at_newline_only(tmp_path):
 
 
 def test_a_carriage_return_alone_ends_no_line(tmp_path):
-    """It ends a line for no reader, and a byte-order mark is not part of a line."""
+    """No reader ends a line at a carriage return, or reads a byte-order mark as text."""
     path = tmp_path / "a.txt"
     path.write_bytes("\ufeffa b\rc d\r\ne f\r".encode())
     expected = ["a b\rc d", "e f\r"]

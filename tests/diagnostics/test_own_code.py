@@ -41,7 +41,7 @@ def test_error_in_the_user_dir(error, tmp_path):
 
 
 def test_error_in_user_code_under_the_prefix_of_python(error):
-    """This is the case of a model in /usr/src if Python is in /usr."""
+    """A model in /usr/src is user code although Python's prefix is /usr."""
     assert explain(error("my_plugin.model", Path(sys.prefix, "src", "model.py"))) is None
 
 

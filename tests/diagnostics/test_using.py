@@ -292,7 +292,7 @@ def test_every_line_is_answered(interactive, buffered):
 
 
 def test_special_symbols_are_unknown_words(interactive):
-    """They are unknown words, and neither end a sentence nor count as padding."""
+    """Words such as </s> are unknown, and neither end a sentence nor count as padding."""
     done = interactive("\ufeffa <pad> b\rc\n</s> <s> d".encode())
     assert done.status == 0, done.err
     assert done.answers("S") == ["S-0\ta <unk> b c", "S-1\t<unk> <unk> d"]

@@ -118,7 +118,7 @@ def test_tagging_of_own_data(shell):
 
 @pytest.mark.full
 def test_two_processes_by_torchrun(shell, folder):
-    """It runs in a real environment, in which torchrun starts fairseq-train with Python."""
+    """The environment is a real one, in which torchrun starts fairseq-train with Python."""
     commands = own_data("Translation", "parallel").partition("fairseq-train")[0]
     shell(commands)
     (parallel,) = blocks("docs/distributed.md", "Several processes on CPUs")

@@ -136,7 +136,7 @@ def test_options_that_would_falsify_the_record(out, capsys, extra, message):
 
 
 def test_results_with_further_options_are_marked(out, monkeypatch):
-    """Their translations and scores do not replace those without options."""
+    """Translations and scores with options do not replace those without options."""
     written = []
     monkeypatch.setattr(evaluate_translation, "prepared_languages", lambda data: ("zh", "en"))
     monkeypatch.setattr(evaluate_translation, "generate", lambda *args: written.append(args[2]))
@@ -164,7 +164,7 @@ def test_results_with_further_options_are_marked(out, monkeypatch):
 
 
 def test_generation_command(tmp_path, monkeypatch):
-    """It is the test set, with the recorded beam; subword units are joined if there are any."""
+    """The test set is translated with the recorded beam, and subword units are joined."""
     asked, seconds = [], []
 
     def generated(command, file):
@@ -193,7 +193,7 @@ def test_generation_command(tmp_path, monkeypatch):
 
 
 def test_a_sentence_that_is_too_long_for_the_model(tmp_path, monkeypatch):
-    """It cannot be skipped, since scores are for the whole test set."""
+    """A sentence cannot be skipped, since scores are for the whole test set."""
     code = """def refuse(*args):
         raise Exception("Size of sample #21 is invalid (=(2, 15)) since max_positions=(9, 9), skip")
     """

@@ -38,7 +38,7 @@ def test_a_classification_by_hand(tmp_path, monkeypatch):
 
 
 def test_a_class_that_training_does_not_have(tmp_path, monkeypatch, capsys):
-    """It has a row of its own, and its sentences count as errors."""
+    """An unknown class has its own row, and its sentences count as errors."""
     dataset = SimpleNamespace(labels=torch.tensor([0, -1, 1, 1]))
     hub = SimpleNamespace(
         classes=["no", "yes"],

@@ -186,7 +186,7 @@ def test_different_dictionaries_are_refused(tmp_path):
 
 @pytest.mark.parametrize("note", ["classes", "characters"])
 def test_different_classes_are_refused(tmp_path, note):
-    """With equal numbers of classes, the shapes would be equal."""
+    """If the numbers of classes are equal, so are all shapes, and no error would occur."""
     paths = [
         of_arch(tmp_path / f"{name}.pt", "bicas2", task_state={"words": 5, note: [name, "other"]})
         for name in ("bad", "good")

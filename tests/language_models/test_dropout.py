@@ -7,7 +7,7 @@ from .common import build, random_model, random_tokens
 
 
 def test_dropout_after_the_projection():
-    """Only the output bias contributes."""
+    """With p = 1 only the output bias contributes."""
     for locked in (False, True):
         options = {"decoder_dropout_out": 1.0, "locked_dropout": locked}
         model = random_model("stacked_lstm", decoder_out_embed_dim=7, **options).train()

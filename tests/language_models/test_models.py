@@ -148,7 +148,7 @@ def test_locked_dropout_between_layers():
 
 @every_cell
 def test_weight_dropout(cell, monkeypatch):
-    """It equals a pass with a masked, scaled weight; dropped weights get no gradient."""
+    """A pass equals one with a masked, scaled weight; dropped weights get no gradient."""
     model, tokens = random_model(cell, weight_dropout=0.5).train(), random_tokens(3, 6)
     weights, masks = [], []
 

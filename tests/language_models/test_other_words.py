@@ -68,7 +68,7 @@ def test_other_words(data, other_words, checkpoint, tmp_path):
 
 
 def test_translation_model(data, checkpoint, tmp_path):
-    """Its checkpoint stores the words of both sides."""
+    """A translation model, whose checkpoint stores the words of both sides, is refused."""
     state = torch.load(checkpoint)
     state["task_state"]["words"] = {"source": 1, "target": 2}
     torch.save(state, tmp_path / "translation.pt")

@@ -82,7 +82,7 @@ def test_validation_on_the_training_text(data, tmp_path):
 
 
 def test_an_epoch_starts_from_zeros(data, tmp_path):
-    """So resuming at the start of an epoch, where no state is stored, changes nothing."""
+    """Resuming at the start of an epoch, where no state is stored, changes nothing."""
     train(data, tmp_path / "whole", epochs=2)
     train(data, tmp_path / "parts", epochs=1)
     train(data, tmp_path / "parts", "--validate-interval-updates", 3, epochs=2)

@@ -105,7 +105,7 @@ def test_a_numeric_decay_ignores_the_limits():
 
 
 def test_a_resumed_training_keeps_its_annealing():
-    """It does so with another --max-epoch.
+    """The decay is restored even with another --max-epoch.
 
     Checkpoints without annealing state had a decay of 0.9.
     """

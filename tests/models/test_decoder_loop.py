@@ -214,7 +214,7 @@ def test_compiled_steps(case, size, engine):
 @pytest.mark.skipif("cpp" not in recurrence.installed(), reason="not compiled")
 @pytest.mark.parametrize("shared", [False, True], ids=["own", "shared"])
 def test_steps_of_many_rows(case, shared):
-    """There are more rows than the compiled loop computes at once, and fewer in the last step."""
+    """The batch has more rows than the compiled loop computes at once; the last step has fewer."""
     batch, size = 300, 256
     mask = torch.arange(S).unsqueeze(0) >= torch.randint(1, S + 1, (batch, 1))
     decode, named = make(

@@ -58,7 +58,7 @@ TRANSLATION = {"_name": "translation", "source_lang": "de", "target_lang": "en"}
     ],
 )
 def test_data_in_a_folder_of_casrnn_prepare(tmp_path, task, names):
-    """This also holds if the checkpoint is in the folder that contains the data."""
+    """The data are found even if the checkpoint is in the folder that contains them."""
     data = tmp_path / "data-bin"
     touch(data, *names)
     for given, trained_on in ((tmp_path, None), (data, None), (None, data)):

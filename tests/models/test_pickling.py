@@ -83,7 +83,7 @@ class Doubled(torch.nn.Linear):
 
 @pytest.mark.parametrize("role", [translation, language_model])
 def test_another_output_layer(role):
-    """Its forward and its hooks are called."""
+    """The forward method and the hooks of a replaced output layer are called."""
     model, ask = role("cas_lstm")
     decoder, expected = model.eval().decoder, ask(model)
     layer = Doubled(*decoder.fc_out.weight.shape[::-1])

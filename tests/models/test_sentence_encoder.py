@@ -78,7 +78,7 @@ def test_results_do_not_depend_on_padding_and_order(name, pooling):
 
 
 def test_a_padding_symbol_in_the_text():
-    """It stands for no word, and does not end the sentence."""
+    """A padding symbol stands for no word, and does not end the sentence."""
     model = encoder("stacked_lstm").eval()
     rows = batch()[1:2].clone()
     rows[0, 1:3] = PAD
@@ -111,7 +111,7 @@ def test_last_pooling_is_the_final_state(name):
 
 
 def test_boundaries_of_the_sentence_state_lstm():
-    """They are <s> and </s>; without them the layer reads the words, or </s> if there are none."""
+    """<s> and </s> surround the words; without boundaries, an empty sentence is </s>."""
     model = encoder("sentence_state_lstm").eval()
     sentence = torch.tensor([[5, 6, 7, EOS]])
     embed, rnn = model.encoder.embed_tokens, model.encoder.body.rnn
@@ -161,7 +161,7 @@ def transformer(size, heads, ffn_size, layers, dropout=0.0):
 
 @pytest.mark.parametrize("training", [True, False])
 def test_the_transformer_is_that_of_torch(training):
-    """Its own products and dropout compute the same; dropout acts in training."""
+    """Our matrix products and dropout equal torch's encoder; dropout acts in training."""
     body = transformer(12, 3, 20, 2).train(training)
     theirs = torch.nn.TransformerEncoder(
         torch.nn.TransformerEncoderLayer(12, 3, 20, 0.0, norm_first=True),
@@ -304,7 +304,7 @@ def test_wrong_options(name, options, message):
 
 
 def test_no_sentence_nodes():
-    """This is the first row of Table 2 of the S-LSTM paper; another pooling must be chosen."""
+    """The first row of Table 2 of the S-LSTM paper has no nodes, and needs another pooling."""
     name = "sentence_state_lstm"
     assert encoder(name, num_sentence_nodes=0, pooling="mean").encoder.body.node_size == 0
     with pytest.raises(UserError, match="does not have; use max"):

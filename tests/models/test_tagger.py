@@ -108,7 +108,7 @@ def test_boundaries_do_not_shift_words_and_spelling():
 
 @pytest.mark.parametrize("name", ["stacked_lstm", "sentence_state_lstm"])
 def test_a_padding_symbol_in_the_text(name):
-    """It stands for no word, and does not end the sentence."""
+    """A padding symbol stands for no word, and does not end the sentence."""
     model = tagger(name).eval()
     rows = batch()[1:2].clone()
     letters = spelling(rows)
@@ -209,7 +209,7 @@ def test_crf_of_sentences_without_words(crf):
 
 
 def test_best_tags_under_constraints():
-    """They are the most probable valid sequence, which is not the most probable of all."""
+    """The best tags are the most probable valid sequence, not the most probable of all."""
     torch.manual_seed(1)
     classes = ("O", "B-X", "I-X", "E-X", "S-X")
     crf, rules = TagCRF(5).double(), constraints(classes)

@@ -120,7 +120,7 @@ def test_left_and_right_padding_give_the_same_output(case, variant):
 @every_engine
 @every_family
 def test_a_source_of_only_padding(case, engine):
-    """It gives finite numbers, and changes neither other sentences nor gradients."""
+    """An empty source has finite outputs, and changes neither other sentences nor gradients."""
     model = random_model(case).eval()
     model.encoder.rnn.engine = model.decoder.rnn.engine = engine
     found = []
@@ -326,7 +326,7 @@ def test_each_dropout_option(option):
 @every_family
 @pytest.mark.parametrize("variant", ["plain", "sizes"])
 def test_dropout_retained_at_inference(case, variant):
-    """It is, both when references are scored and when text is generated with --retain-dropout."""
+    """--retain-dropout is effective both when references are scored and in generation."""
     model = random_model(case, variant, dropout=0.5).eval()
     src, prev = source(), target()
     encoded = model.encoder(src)
@@ -342,7 +342,7 @@ def test_dropout_retained_at_inference(case, variant):
 @pytest.mark.parametrize("variant", ["plain", "no-input-feed"])
 @torch.no_grad()
 def test_soft_routing_in_evaluation(variant):
-    """It also holds step by step."""
+    """With soft_routing, evaluation equals training, also step by step."""
     (case,) = (case for case in FAMILIES if case.name == "second_order_lstm")
     model = random_model(case, variant, dropout=0.0)
     src, prev = source(), target(lengths=(3, 3, 3))
@@ -367,7 +367,7 @@ def test_soft_routing_in_evaluation(variant):
 @pytest.mark.parametrize("variant", ["plain", "no-input-feed"])
 @pytest.mark.parametrize("named", [None, "the layer", "the decoder"])
 def test_dropout_between_layers_retained_at_inference(case, variant, named):
-    """It is retained in all modules, or in those named by their class."""
+    """--retain-dropout applies to all modules, or to those named by their class."""
     model = random_model(case, variant, dropout=0.0).eval()
     model.decoder.rnn.dropout = model.encoder.rnn.dropout = 0.5
     src, prev = source(), target()

@@ -78,7 +78,7 @@ def test_max_positions():
 
 @pytest.mark.parametrize("case", [Case("stacked_lstm"), Case("cas_lstm")], ids=str)
 def test_a_padding_symbol_in_the_text(case):
-    """It is not attended to, and does not end the sentence."""
+    """A padding symbol is not attended to, and does not end the sentence."""
     model = random_model(case, "bidirectional").eval()
     sentence = torch.tensor([[5, PAD, 6, EOS]])
     x = model.encoder.embed_tokens(sentence).transpose(0, 1)

@@ -11,9 +11,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def commands(first, page="docs/own-data.md"):
-    """The block of commands on a page that begins with ``first``."""
+    """The page's first block of commands that begins with ``first``."""
     blocks = re.findall(r"```\w*\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
-    (found,) = [block for block in blocks if block.startswith(first)]
+    found, *_ = [block for block in blocks if block.startswith(first)]
     return found
 
 

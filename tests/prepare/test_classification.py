@@ -451,7 +451,7 @@ def test_header_detection(tmp_path, capsys):
 
 
 def test_minus_without_plus_is_not_a_label(tmp_path, capsys):
-    """This also holds for a split with two labels."""
+    """ "-" means that there is no label, even in a split with two labels."""
     train = [(label, f"{label} {n}") for n in range(20) for label in ("neutral", "so", "-")]
     files = [write_tsv(tmp_path / "train.tsv", [("label", "text"), *train])]
     files += [write_tsv(tmp_path / "valid.tsv", [("label", "text"), ("-", "a"), ("so", "b")])]

@@ -160,7 +160,7 @@ def test_scheme_detection(rows, scheme):
 
 
 def test_orphan_continuation_tags():
-    """These are at the start of a sentence, after O, and after another type."""
+    """I-X is an orphan at the start of a sentence, after O, and after another type."""
     rows = ["B-A I-A I-B I-B O I-A", "I-A", "B-A B-A I-A"]
     assert count_orphan_continuations([row.split() for row in rows]) == 3
 
@@ -231,7 +231,7 @@ def test_an_ideographic_space_is_a_word(tmp_path):
 @pytest.mark.parametrize("split", ["train", "test"])
 @pytest.mark.parametrize("tag", ["?", "0"])
 def test_mixed_tags_of_spans_and_others(split, tag, tmp_path, capsys):
-    """They would silently prevent the conversion to BIOES."""
+    """Other tags among those of spans would silently prevent the conversion to BIOES."""
     good, bad = ([[("x", "", one), ("y", "", "B-L")], *ROWS] for one in ("O", tag))
     files = {"train": good, split: bad}
     options = [

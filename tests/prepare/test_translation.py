@@ -77,7 +77,7 @@ def test_two_files_or_one(tmp_path):
     [("de\ten", True), (" SRC\tTgt\tcredit", True), ("de\tof", False)],
 )
 def test_a_header_and_further_columns(first, is_header, tmp_path, capsys):
-    """Both are left out with a message; a first row that is not a header is a pair."""
+    """Header and columns are left out with a message; a first row may also be a pair."""
     rows = [f"{a}\t{b}" for a, b in pairs()]
     rows[3] += "\tcredit\t7"
     write_lines(tmp_path / "x.tsv", [first, *rows, ""])

@@ -107,7 +107,7 @@ def test_prepare_train_evaluate(recipe, tmp_path, recorded, capsys):
 
 
 def test_a_finished_training_is_not_repeated(mr_data, tmp_path, recorded):
-    """It continues if more epochs are asked for, but not because it stopped early."""
+    """A training that stopped early is finished, too; only more epochs continue it."""
     where = ("--data", mr_data, "--out", tmp_path / "out", "--arch", "cnn")
     assert len(recorded("mr/train.sh", *where)) == 1
     assert recorded("mr/train.sh", *where) == []
@@ -144,7 +144,7 @@ def test_resuming_with_other_options_or_data_is_refused(mr_data, tmp_path, recor
 
 
 def test_a_longer_training_is_unfinished_until_it_ends(mr_data, tmp_path):
-    """Its checkpoints would otherwise be evaluated as the end of the first training."""
+    """Unfinished checkpoints would otherwise be evaluated as the end of the first training."""
     where = ("--data", mr_data, "--out", tmp_path / "out", "--arch", "cnn")
     folder, python = tmp_path / "out" / "cnn" / "seed1", tmp_path / "python"
     finished, last = folder / "finished", folder / "checkpoint_last.pt"

@@ -92,7 +92,7 @@ def test_a_cell_from_outside_in_all_roles():
 
 
 def test_layer_with_a_cell_from_outside():
-    """It runs without fairseq, in a new process, since cells cannot be unregistered."""
+    """The layer works without fairseq; a new process is used since cells cannot be unregistered."""
     script = f"import sys; sys.path.insert(0, {str(EXAMPLE.parent)!r}); import new_cell, torch"
     script += "; from fairseq_casrnn import layers; layer = layers.build('coupled_lstm', 3, 4, 2)"
     script += "; layer(torch.ones(5, 2, 3), lengths=[5, 2])[0].sum().backward()"

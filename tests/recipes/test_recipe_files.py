@@ -42,7 +42,7 @@ def test_every_recipe_loads_and_names_known_systems(path):
 
 @pytest.mark.parametrize("name", ["trec", "sst", "reviews16", "rte", "conll03", "pos"])
 def test_range_of_words_without_vector(name, tmp_path):
-    """Their range is that of the vectors."""
+    """Embeddings of words without vector are drawn from the range of the vectors."""
     (tmp_path / "some.vec").write_text("a 1 2\n")
     recipe = load(EXAMPLES / name / "recipe.yaml")
     options = recipe.training_options(recipe.archs[0], [], str(tmp_path / "some.vec"))

@@ -250,7 +250,7 @@ def test_signals_during_training(tmp_path, number):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems cannot tell the training")
 def test_a_killed_recipe_stops_its_training(tmp_path):
-    """It sends SIGTERM, on which fairseq-train saves a checkpoint."""
+    """The recipe sends SIGTERM, on which fairseq-train saves a checkpoint."""
     (tmp_path / "data-bin").mkdir()
     stopped = tmp_path / "stopped"
     stub = stub_python(

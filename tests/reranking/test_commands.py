@@ -45,7 +45,7 @@ def test_reading(nbest):
 
 
 def test_digest_of_a_list(nbest):
-    """It does not depend on the references, which do not affect scores."""
+    """The digest does not depend on the references, which do not affect scores."""
     before, text = read_nbest(nbest).digest, nbest.read_text()
     for old, new, same in (
         ("T-0\tthe", "T-0\ta", True), ("S-0\tx", "S-0\tz", False), ("\tdog", "\tcat", False)

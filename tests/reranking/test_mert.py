@@ -189,7 +189,7 @@ def test_coordinate_ascent_ends_at_a_local_maximum(seed):
 
 
 def test_where_tuning_starts(monkeypatch):
-    """It starts from the baseline, whose choices do not change by scaling, and at random."""
+    """Tuning starts from the baseline, whose choices scaling does not change, and at random."""
     _, _, lists = make()
     lists.features[..., 1] *= 100
     ascend, starts, baseline = mert.coordinate_ascent, [], np.array([1.0, 0.005, -2.0])
@@ -205,7 +205,7 @@ def test_where_tuning_starts(monkeypatch):
 
 
 def test_the_oracle_is_a_local_maximum(monkeypatch):
-    """It ends when no single change improves BLEU, and keeps the best of its starts."""
+    """The oracle ends when no single change improves BLEU, and keeps the best of its starts."""
     for seed in (35, 36, 0):
         _, _, lists = make(sentences=5, most=3, seed=seed)
         choice = mert._greedy_search(lists, np.zeros(5, int))

@@ -43,7 +43,7 @@ def test_numbers_of_the_index_are_those_of_the_pages():
 
 
 def test_numbers_of_the_readme_are_those_of_the_index():
-    """They are rounded; the row of speeds has another source."""
+    """The README rounds its numbers; those of the row of speeds have another source."""
     table = re.search(r"^\| task \| result \|\n((?:\|.*\n)+)", read("README.md"), re.M)[1]
     index = {float(number) for number in re.findall(r"\d+\.\d+", read("RESULTS.md"))}
     rows = [row for row in table.splitlines() if "training speed" not in row]

@@ -256,7 +256,7 @@ def test_numbers(value, digits, expected):
 
 
 def test_tables_inherit_the_labels_of_their_page(tmp_path):
-    """Their order is that of the page, and a table may override them."""
+    """Labels keep the page's order, and a table may override them."""
     text = "title: T\nlabels: {y: Y, x: X}\ntables: {a: {labels: {x: Z}}, b: {order: [x]}}"
     (tmp_path / "a.yaml").write_text(text)
     tables = load_page(tmp_path / "a.yaml").tables

@@ -97,7 +97,7 @@ def task_state(task):
 
 
 def test_the_order_of_classes_is_that_of_the_model(data):
-    """In a folder of fairseq-preprocess, the order changes with the counts."""
+    """In a folder of fairseq-preprocess, the order of classes changes with the counts."""
     state = task_state(setup(data))
     (data / "label" / "dict.txt").write_text("positive 5\nnegative 4\n")
     for split, wanted in (("valid", "negative"), ("test", "positive")):
@@ -131,7 +131,7 @@ def test_data_of_another_model(data):
 
 
 def test_singletons(data):
-    """They are read from singletons.txt, or else are the words that the dictionary counts once."""
+    """Singletons are those of singletons.txt, or else words that the dictionary counts once."""
     task = setup(data, forget_singletons=0.5)
     words = sorted(word for word in task.dictionary.symbols[task.dictionary.nspecial :])
     (data / "input0" / "singletons.txt").write_text(f"{words[2]}\n{words[4]}\n")
@@ -202,7 +202,7 @@ def test_missing_parts(data, tmp_path):
 
 
 def test_empty_sentence(data):
-    """It consists of </s> alone."""
+    """An empty sentence consists of </s> alone."""
     dictionary = setup(data).dictionary
     binarise({"valid": [[], ["good"]]}, dictionary, data / "new")
     for ending in ("bin", "idx"):
@@ -272,7 +272,7 @@ def test_unknown_tokenizer(data):
 
 
 def test_raw_text(data):
-    """It is split as the training text was, unless options differ, and truncated."""
+    """Raw text is split as the training text was, unless options differ, and truncated."""
 
     def read(line, **options):
         task = setup(data, **options)
@@ -303,7 +303,7 @@ def test_results_of_validations(data, tmp_path):
 
 
 def test_validation_of_the_training_set(data):
-    """It reads the set unchanged, and does not affect the training set or its epoch."""
+    """Validation reads the set unchanged, and does not affect training or its epoch."""
     task = setup(data, mix=f"{data}:0.25", forget_singletons=0.5)
     mixed = task.load_dataset("train")
     assert len(mixed) == 96 + 24
@@ -345,7 +345,7 @@ def test_second_sentences_of_another_dictionary(originals, tmp_path):
 
 
 def test_special_symbols_are_unknown_words(originals):
-    """In raw text they are unknown words."""
+    """In raw text, words such as </s> are unknown."""
     task = setup(originals / "mr" / "data-bin", raw_tokenizer="space")
     unknown, end = task.dictionary.unk(), task.dictionary.eos()
     assert task.encode_text("<pad> </s> <s>").tolist() == [unknown] * 3 + [end]

@@ -153,7 +153,7 @@ def test_forgotten_words_keep_their_spelling(data):
 
 
 def test_validation_of_the_training_set(data):
-    """It reads the set unchanged, and does not change the epoch of the training."""
+    """Validation reads the set unchanged, and does not change the epoch of the training."""
     task = setup(data, forget_singletons=0.5)
     dataset = task.load_dataset("train")
     training = task.get_batch_iterator(dataset, max_sentences=8, epoch=3, grouped_shuffling=False)
@@ -280,7 +280,7 @@ def test_raw_text(original):
     ],
 )
 def test_quotation_marks(data, known, line, shown):
-    """They are kept unless the training text only had other ones."""
+    """Quotation marks are kept unless the training text only had other ones."""
     make_dictionary(dict.fromkeys(known, 2)).save(str(data / "input0" / "dict.txt"))
     assert setup(data).split_text(line) == shown
 
@@ -326,7 +326,7 @@ def test_missing_parts(data):
 
 
 def test_special_symbols_are_unknown_words(original):
-    """In raw text they are unknown words."""
+    """In raw text, words such as </s> are unknown."""
     task = setup(original)
     tokens, char_ids = task.encode_words(["<pad>", "Anna", "</s>"])
     unknown = task.dictionary.unk()

@@ -107,7 +107,7 @@ def test_vectors_for_unknown_words(trained, capsys, tmp_path):
 
 
 def test_a_packed_model(trained, capsys, tmp_path, monkeypatch):
-    """It needs no other files, since it includes the tokenizer's name, and also loads in Python."""
+    """A packed model needs no other files, knows its tokenizer, and also loads in Python."""
     (tmp_path / "input").write_text("".join(line + "\n" for line in LINES))
     expected = predict(capsys, "--path", trained, "--input", tmp_path / "input")
     model = tmp_path / "model.casrnn"

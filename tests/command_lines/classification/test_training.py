@@ -66,7 +66,7 @@ def test_unknown_best_checkpoint_metric(data, tmp_path):
 
 
 def test_resumed_training_is_the_uninterrupted_one(data, tmp_path):
-    """This also holds where --mix draws other sentences in each epoch."""
+    """Resuming is exact although --mix draws other sentences in each epoch."""
     mix = ["--mix", f"{data}:0.3"]
     train(data, tmp_path / "whole", "cas_lstm", 3, *mix)
     for epochs in (1, 3):
@@ -80,7 +80,7 @@ def test_resumed_training_is_the_uninterrupted_one(data, tmp_path):
 
 @pytest.mark.full
 def test_training_seconds_sum_over_interruptions(data, tmp_path):
-    """They are read from the checkpoint, since a killed training logs no duration."""
+    """Seconds are read from the checkpoint, since a killed training logs no duration."""
     run = tmp_path / "cnn" / "seed1"
     train(data, run, "cnn", 1)
     first = training_seconds(run)

@@ -117,7 +117,7 @@ def test_spans(trained, hub, capsys, tmp_path):
 
 
 def test_probabilities_are_marginals(hub):
-    """They sum to 1 over the tags, and do not depend on padding."""
+    """Probabilities sum to 1 over the tags, and do not depend on padding."""
     together = hub.annotate(LINES)
     for line, words in zip(LINES, together, strict=True):
         (alone,) = hub.annotate([line])
@@ -191,7 +191,7 @@ def test_spans_of_a_part_of_speech_tagger(hub):
 
 
 def test_a_program_that_waits_for_each_answer(trained):
-    """It gets them through a pipe, without warnings of what fairseq and NLTK fail to import."""
+    """Each line of a pipe is answered at once, and scipy and sklearn are not imported."""
     code = (
         "import sys; from fairseq_casrnn import cli\n"
         "assert cli.main(sys.argv[1:]) == 0\n"
@@ -209,7 +209,7 @@ def test_a_program_that_waits_for_each_answer(trained):
 
 
 def test_tags_obey_their_scheme(hub):
-    """They do even if the trained transitions favour tags that violate the scheme."""
+    """Tags are valid even if the trained transitions favour tags that violate the scheme."""
     free = copy.deepcopy(hub)
     classes = free.classes
     with torch.no_grad():

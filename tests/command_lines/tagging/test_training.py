@@ -25,7 +25,7 @@ pytestmark = [  # fairseq's own
 
 
 def test_a_tagger_learns_names(trained, data):
-    """It even tags an unseen name, by its spelling and context; F1 is computed as by seqeval."""
+    """A tagger recognises an unseen name by its spelling and context; F1 equals seqeval's."""
     checkpoint = trained / "checkpoint_best.pt"
     found = tag(data.parent, checkpoint, "test", batch_size=3)
     assert found["constrained_tags"]
@@ -83,7 +83,7 @@ def test_resumed_training_is_the_uninterrupted_one(data, tmp_path):
 
 @pytest.mark.parametrize("validation", [(), ("--disable-validation",)])
 def test_weights_that_are_not_finite_replace_no_checkpoint(trained, data, tmp_path, validation):
-    """Their F1 might be the best so far, and in the first epoch always is.
+    """The F1 of NaN weights might be the best so far, and in the first epoch always is.
 
     Nothing is saved without validation either.
     """
