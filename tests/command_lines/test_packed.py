@@ -265,7 +265,7 @@ def test_subword_units_are_exported(run, tmp_path):
     assert copy_subwords(read_checkpoint(copy), None, out) == {}
 
 
-def test_a_model_with_empty_translations(model, capsys):
+def test_predict_with_a_translation_model(model, capsys):
     assert cli.main(["predict", "--path", str(model)]) == 2
     assert capsys.readouterr().err == (
         f"error: {model} is a translation model, not a sentence classifier; use casrnn translate\n"

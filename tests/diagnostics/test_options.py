@@ -86,7 +86,7 @@ def test_compatible_tasks_and_criterions(arch, task, criterion):
         (ImportError("cannot import name 'x' from 'y'"), None),
     ],
 )
-def test_missing_libraries_and_functions(error, sentence):
+def test_errors_of_other_libraries(error, sentence):
     found = explain.explain(error)
     assert found == sentence or found.startswith(sentence)
 

@@ -50,7 +50,7 @@ def test_results_of_other_splits_are_ignored(tmp_path, capsys):
     assert "no SET/results.jsonl with results of train" in capsys.readouterr().err
 
 
-def test_averages_need_all_sets(tmp_path, capsys):
+def test_averages_need_values_of_all_sets(tmp_path, capsys):
     unmeasured = result("cnn", 1, 70)
     del unmeasured["seconds"]
     write(tmp_path, "books", result("cnn", 1, 50, seconds=1.0))

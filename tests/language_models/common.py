@@ -4,9 +4,8 @@ import random
 from types import SimpleNamespace
 
 import torch
-from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY
 from helpers import randomize
-from models.common import TARGET, dictionary
+from models.common import TARGET, build_arch, dictionary
 
 import fairseq_casrnn
 
@@ -25,15 +24,9 @@ def make_task(size: int = SIZE):
 
 
 def build(arch: str, task=None, **options):
-    """Build a model by its architecture; ``options`` are command-line options."""
-    given = SimpleNamespace(**options)
-    ARCH_CONFIG_REGISTRY[arch](given)
-    model = ARCH_MODEL_REGISTRY[arch]
-    name = next(n for n in MODEL_DATACLASS_REGISTRY if ARCH_MODEL_REGISTRY.get(n) is model)
-    config = MODEL_DATACLASS_REGISTRY[name](
-        **{"tokens_per_sample": 512, "max_target_positions": None, **vars(given)}
-    )
-    return model.build_model(config, task or make_task())
+    """Build a language model by its architecture; ``options`` are command-line options."""
+    limits = {"tokens_per_sample": 512, "max_target_positions": None}
+    return build_arch(arch, task or make_task(), limits, options)
 
 
 def random_model(cell: str, **options):

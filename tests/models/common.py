@@ -75,19 +75,18 @@ def parse(*argv):
 
 
 def build(arch: str, task=None, **options):
-    """Build a model by its architecture; ``options`` are command-line options."""
+    """Build a translation model by its architecture; ``options`` are command-line options."""
+    limits = {"max_source_positions": 1024, "max_target_positions": 1024}
+    return build_arch(arch, task or make_task(), limits, options)
+
+
+def build_arch(arch: str, task, defaults: dict, options: dict):
+    """Build the model of any architecture; ``options`` override ``defaults``."""
     given = SimpleNamespace(**options)
     ARCH_CONFIG_REGISTRY[arch](given)
-    name = next(n for n, m in MODEL_DATACLASS_REGISTRY.items() if is_model(n, arch))
-    config = MODEL_DATACLASS_REGISTRY[name](
-        **{"max_source_positions": 1024, "max_target_positions": 1024, **vars(given)}
-    )
-    return ARCH_MODEL_REGISTRY[arch].build_model(config, task or make_task())
-
-
-def is_model(name: str, arch: str) -> bool:
-    """Whether ``arch`` is an architecture of the model ``name``."""
-    return ARCH_MODEL_REGISTRY.get(name) is ARCH_MODEL_REGISTRY[arch]
+    model = ARCH_MODEL_REGISTRY[arch]
+    name = next(n for n in MODEL_DATACLASS_REGISTRY if ARCH_MODEL_REGISTRY.get(n) is model)
+    return model.build_model(MODEL_DATACLASS_REGISTRY[name](**{**defaults, **vars(given)}), task)
 
 
 def random_model(case: Case, variant: str = "sizes", seed: int = 0, **options):

@@ -149,7 +149,7 @@ def test_a_checkpoint_from_before_an_option(trained, data, tmp_path):
 @pytest.mark.parametrize(
     ("arch", "what"), [("cas_lstm", "a translation"), ("cas_lstm_lm", "a language")]
 )
-def test_loaded_as_another_kind(trained, data, arch, what):
+def test_from_pretrained_of_another_kind(trained, data, arch, what):
     load = MODEL_REGISTRY[arch].from_pretrained
     with pytest.raises(UserError, match=f"is of a CasLstmSentenceEncoder, not of {what} model; lo"):
         load(str(trained), "checkpoint_best.pt", data_name_or_path=str(data))

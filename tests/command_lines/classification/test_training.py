@@ -158,7 +158,7 @@ def test_malformed_mix_option(data, tmp_path, mix):
 
 
 def test_programs_that_do_not_support_classifiers(data, trained, tmp_path):
-    """fairseq-generate and fairseq's own classification task refuse it with a message."""
+    """fairseq-generate and fairseq's own classification task refuse a classifier."""
     where = ("--path", trained / "checkpoint_best.pt", "--task", "sentence_classification")
     with pytest.raises(UserError, match="a sentence classifier generates no text; use casrnn pred"):
         fairseq("generate", data, *where, "--cpu")
