@@ -102,7 +102,7 @@ COMMANDS = {
     ),
     "data dyck": ("fairseq_casrnn.data.dyck", "generate strings of brackets of bounded depth"),
     "warm-up": (
-        "fairseq_casrnn.recurrence.warm_up",
+        "fairseq_casrnn.console.warm_up",
         "compile the GPU kernels of a training in advance",
     ),
     "results add": (

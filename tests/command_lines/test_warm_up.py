@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fairseq_casrnn import cli, plugin
-from fairseq_casrnn.recurrence import warm_up
+from fairseq_casrnn.console import warm_up
 
 RECORD = "import sys; open(sys.argv[1], 'a').write(repr(sys.argv[2:]) + chr(10))"
 
