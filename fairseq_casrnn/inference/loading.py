@@ -108,17 +108,16 @@ def _build(read: Checkpoint, data: str | os.PathLike | None, **options: str):
     from fairseq_casrnn import kinds
     from fairseq_casrnn.data.dictionaries import check_digest
     from fairseq_casrnn.diagnostics.explain import explained
-    from fairseq_casrnn.models.hub import build_model, check_weights_finite
+    from fairseq_casrnn.models.hub import build_model
 
     if data is not None and not Path(data).is_dir():
         raise UserError(f"{data} is not a folder; give the data-bin that the model was trained on")
     with explained():
-        model, cfg, task = build_model(read.file, read.state, data, options)
+        model, cfg, task = build_model(read.file, read.state, data, options, read.name)
         if read.kind == kinds.LANGUAGE_MODEL:  # also of an older version, which saved no task state
             check_digest(
                 read.state["extra_state"].get("words"), task.source_dictionary, cfg.task.data
             )
-    check_weights_finite(model, read.name)
     return model.eval(), cfg, task
 
 
@@ -170,14 +169,11 @@ def load_hub(kind: str, path: Source, data: str | os.PathLike | None = None, **o
 
     with captured_log(), explained():
         read = read_checkpoint(path, kind)
-        from fairseq_casrnn.models.hub import check_weights_finite
         from fairseq_casrnn.models.sentence_hub import SentenceHub
         from fairseq_casrnn.models.tagger_hub import TaggerHub
 
-        hub_class = {CLASSIFIER: SentenceHub, TAGGER: TaggerHub}[kind]
-        hub = hub_class.of_checkpoint(read.file, read.state, data, **options)
-        check_weights_finite(hub.model, read.name)
-        return on_device(hub)
+        hub = {CLASSIFIER: SentenceHub, TAGGER: TaggerHub}[kind]
+        return on_device(hub.of_checkpoint(read.file, read.state, data, name=read.name, **options))
 
 
 def on_device(model):

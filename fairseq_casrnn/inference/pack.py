@@ -100,7 +100,7 @@ def contents(
             found = replace(found, tokenizer=args.tokenizer)
         if args.bpe_codes:
             found = replace(found, subwords=args.bpe_codes, bpe="subword_nmt")
-        files = {name: found.data / name for name in found.dictionaries()}
+        files = {name: found.data / name for name in dictionaries(found.data, cfg)}
         if found.subwords is not None:
             name = BPE_CODES if found.bpe == "subword_nmt" else SENTENCEPIECE
             files[name] = found.subwords

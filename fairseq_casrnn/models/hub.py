@@ -59,9 +59,7 @@ class Hub(nn.Module):
             state = load_checkpoint_to_cpu(str(file))
             name = path if is_packed(path) else file
             check_kind(state.get("cfg"), cls.kind, name)
-            hub = cls.of_checkpoint(file, state, data, **overrides)
-            check_weights_finite(hub.model, name)
-            return hub
+            return cls.of_checkpoint(file, state, data, name=name, **overrides)
 
     @classmethod
     def of_checkpoint(
@@ -69,9 +67,14 @@ class Hub(nn.Module):
         file: Path,
         state: dict[str, Any],
         data: str | os.PathLike | None = None,
+        *,
+        name: str | os.PathLike | None = None,
         **overrides: Any,
     ) -> Hub:
-        """The model of a checkpoint of this kind, whose content is ``state``; see :meth:`load`."""
+        """The model of a checkpoint of this kind, whose content is ``state``; see :meth:`load`.
+
+        ``name`` stands for the file in messages, as in :func:`build_model`.
+        """
         from fairseq.tasks import TASK_DATACLASS_REGISTRY
 
         cfg = state["cfg"]
@@ -80,7 +83,7 @@ class Hub(nn.Module):
         # Apart from the others: model and task may have options of the same name.
         task_options = set(cfg.task) | set(options_of(TASK_DATACLASS_REGISTRY, cfg.task))
         overrides["task"] = {name: overrides.pop(name) for name in set(overrides) & task_options}
-        model, _, task = build_model(file, state, data, overrides)
+        model, _, task = build_model(file, state, data, overrides, name)
         hub = cls(model, task)
         if vectors is not None:
             hub.add_vectors(vectors)
@@ -120,7 +123,11 @@ class Hub(nn.Module):
 
 
 def build_model(
-    file: Path, state: dict[str, Any], data: str | os.PathLike | None, options: dict[str, Any]
+    file: Path,
+    state: dict[str, Any],
+    data: str | os.PathLike | None,
+    options: dict[str, Any],
+    name: str | os.PathLike | None = None,
 ) -> tuple[BaseFairseqModel, DictConfig, FairseqTask]:
     """The model of a checkpoint, all options, and the task.
 
@@ -130,9 +137,10 @@ def build_model(
         data: folder of the dictionaries, see :func:`.find_data`.
         options: options of all parts that replace the checkpoint's; if there is a key ``task``, its
             value has those of the task.
+        name: stands for the file in messages, for a packed model.
 
     Raises:
-        UserError: there are no dictionaries.
+        UserError: there are no dictionaries, or weights are not finite.
     """
     from fairseq import checkpoint_utils
 
@@ -141,6 +149,7 @@ def build_model(
     if state.get("args") is not None:  # of an old version of fairseq
         vars(state["args"]).update(options)
     (model,), cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(file)], state=state)
+    check_weights_finite(model, name or file)
     return model, cfg, task
 
 

@@ -36,10 +36,6 @@ class TranslationFiles:
     subwords: Path | None = None
     bpe: str = ""
 
-    def dictionaries(self) -> list[str]:
-        """The file names of the dictionaries."""
-        return [f"dict.{self.source}.txt", f"dict.{self.target}.txt"]
-
     def options(self) -> dict[str, str]:
         """The options of task and text that are not file names."""
         found = {"source_lang": self.source, "target_lang": self.target}

@@ -274,14 +274,14 @@ def paired(
         raise UserError(f"{folder} and {baseline} have no predictions in common; evaluate both")
     if found is None:
         return {}
-    for run in (folder, other):
-        check_predicted_by(run, table.subset, evaluation.get("checkpoint"))
+    for run, known in ((folder, content), (other, record.read(other))):
+        check_predicted_by(run, known, table.subset, evaluation.get("checkpoint"))
     return {table.baseline: {"test": found.test, "p": round(found.p, 5)}}
 
 
-def check_predicted_by(run: Path, subset: str, checkpoint: str | None) -> None:
-    """Raise UserError if the predictions of a run, its last evaluation's, are of another one."""
-    evaluations = record.read(run).get("evaluations", [])
+def check_predicted_by(run: Path, content: dict, subset: str, checkpoint: str | None) -> None:
+    """Raise UserError if a run's predictions, its last evaluation's, are of another checkpoint."""
+    evaluations = content.get("evaluations", [])
     last = [one for one in evaluations if one.get("subset", "test") == subset][-1:]
     if last and last[0].get("checkpoint") != checkpoint:
         raise UserError(
