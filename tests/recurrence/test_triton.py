@@ -422,8 +422,7 @@ def test_operands_are_rounded_to_tf32():
     operands[1,](x, y, "tf32")
     operands[1,](x, same, "tf32x3")
     assert y[:5].tolist() == [1, 1 + step, 1 + step, -1 - step, 0]
-    assert y[6:8].tolist() == [math.inf, -math.inf]
-    assert y[[8, 15]].isnan().all()
+    assert y[[6, 7, 8, 15]].isnan().all()
     assert (y.view(torch.int32)[:8] % 2**13 == 0).all()
     assert ((y - x).abs()[9:15] <= x.abs()[9:15] * step / 2).all()
     torch.testing.assert_close(same, x, rtol=0, atol=0, equal_nan=True)

@@ -16,17 +16,33 @@ import triton.language as tl
 
 
 @triton.jit
+def add_half(x):
+    """float32 plus half a unit of TF32, of the sign of x. NaN may become a number."""
+    return (x.to(tl.int32, bitcast=True) + 0x1000).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def truncate(x):
+    """float32 truncated to TF32."""
+    return (x.to(tl.int32, bitcast=True) & -0x2000).to(tl.float32, bitcast=True)
+
+
+@triton.jit
 def to_tf32(x):
     """float32 rounded to TF32. NaN may become a number."""
-    return ((x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
+    return truncate(add_half(x))
 
 
 @triton.jit
 def to_dot_operand(x, FACTOR: tl.constexpr, PRECISION: tl.constexpr):
-    """``x`` as an operand of tl.dot, which truncates to TF32: there x is rounded before."""
+    """``x`` as an operand of tl.dot, which truncates to TF32: there x is rounded before.
+
+    NaN and infinity become NaN, by adding 0 x. Selecting NaN instead (tl.where) takes 853 instead
+    of 559 instructions a step (sm_90, H 256), since each product then copies its operand.
+    """
     x = x.to(FACTOR)
     if PRECISION == "tf32":
-        x = tl.where(x == x, to_tf32(x), x)  # NaN stays NaN
+        x = truncate(add_half(x) + x * 0.0)
     return x
 
 
