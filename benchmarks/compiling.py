@@ -5,7 +5,8 @@
 Prints a Markdown table. Every kernel is compiled for an H100 or H200 (sm_90) with an empty cache;
 no GPU is needed. Seconds are a processor's, so that other processes matter little; the first kernel
 takes half a second more. ``stack`` is what spilled registers take, in bytes a thread. The cell is
-that of an upper layer, so that it reads the cell below.
+that of an upper layer, so that it reads the cell below; the decoder, with attention and input
+feeding, has two layers.
 
 --batch and --steps choose the input's shape; a batch decides between two heights of tiles.
 """
@@ -28,6 +29,8 @@ from triton.backends.compiler import GPUTarget
 
 from fairseq_casrnn import layers, recurrence
 from fairseq_casrnn.cells import FAMILIES
+from fairseq_casrnn.recurrence.decoder import DecoderLayer
+from fairseq_casrnn.recurrence.triton import ahead
 from fairseq_casrnn.recurrence.triton import support as triton_support
 
 PRECISIONS = {  # dtype, and torch's precision of products in float32
@@ -115,11 +118,22 @@ def train(name: str, size: int, dtype: torch.dtype, batch: int, steps: int) -> N
     hs.sum().backward()
 
 
+def decode(name: str, size: int, dtype: torch.dtype, batch: int) -> None:
+    """Forward and backward of a translation decoder."""
+    rnn = layers.build(name, 2 * size, size, 2).to(dtype)
+    decoder = [DecoderLayer(cell, *rnn.layer_parameters(k)) for k, cell in enumerate(rnn.cells)]
+    weight_out = torch.zeros(size, size, dtype=dtype)
+    temperature = rnn.temperature if rnn.cells[0].num_cells else None
+    with torch.no_grad():
+        ahead.launch_decoder(decoder, size, weight_out, (True, True), temperature, batch)
+
+
 def measure(size: int, precision: str, name: str, args, compiled: Compiled) -> None:
-    """Print a line for each kernel of a layer."""
+    """Print a line for each kernel of a layer and of a decoder."""
     dtype, products = PRECISIONS[precision]
     torch.set_float32_matmul_precision(products)
     train(name, size, dtype, args.batch, args.steps)
+    decode(name, size, dtype, args.batch)
     for kernel, seconds, stages in compiled.take():
         registers, stack = resources(kernel)
         lines, shared = kernel.asm["ptx"].count("\n"), kernel.metadata.shared / 1024
