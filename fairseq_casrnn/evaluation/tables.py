@@ -1,8 +1,8 @@
 """Markdown tables of several runs, of ``casrnn run table``: ``python -m …evaluation.tables``.
 
 ``sets OUT`` reads ``OUT/SET/results.jsonl``. Rows are data sets, columns are models, and cells have
-the mean accuracy, training seconds and test seconds. The last row is the average over the sets, as
-in Table 5 of the S-LSTM paper.
+the mean accuracy (F1, for taggers of spans), training seconds and test seconds. The last row is the
+average over the sets, as in Table 5 of the S-LSTM paper.
 
 ``depths OUT`` reads ``OUT/results.jsonl``. Rows are depths, columns are cells, from the
 architectures ``CELL_btec_DEPTH``, as in Table 1 of the depth-gated LSTM paper.
@@ -21,7 +21,7 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.significance import mean_text, read_results, read_runs
 from fairseq_casrnn.runs.layout import RESULTS
 
-FIELDS = ("accuracy", "train_seconds", "seconds")
+FIELDS = ("accuracy", "f1", "train_seconds", "seconds")
 CELLS = {"GRU": "stacked_gru", "LSTM": "stacked_lstm", "DG-LSTM": "dg_lstm"}
 ARCHITECTURE = re.compile(rf"({'|'.join(CELLS.values())})_btec_([0-9]+)")
 
@@ -64,11 +64,11 @@ def mean(values: Iterable[float | None]) -> float | None:
 
 
 def cell(values: Sequence[float | None] | None) -> str:
-    """Accuracy, training seconds (test seconds)."""
+    """Accuracy or F1, training seconds (test seconds)."""
     if values is None:
         return "–"
-    accuracy, training, test = values
-    text = f"{accuracy:.2f}"
+    accuracy, f1, training, test = values
+    text = f"{accuracy if f1 is None else f1:.2f}"
     if training is not None:
         text += f", {training:.0f} s"
     return text if test is None else f"{text} ({test:.2f} s)"

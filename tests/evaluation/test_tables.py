@@ -63,6 +63,17 @@ def test_averages_need_values_of_all_sets(tmp_path, capsys):
     ]
 
 
+def test_taggers_of_spans_have_f1(tmp_path, capsys):
+    for name, f1 in (("news", 40.0), ("web", 50.0)):
+        write(tmp_path, name, {**result("bilstm", 1, 90), "f1": f1})
+    assert main(["sets", str(tmp_path)]) == 0
+    assert [line.split()[1:4] for line in capsys.readouterr().out.splitlines()[2:]] == [
+        ["news", "|", "40.00,"],
+        ["web", "|", "50.00,"],
+        ["**average**", "|", "45.00,"],
+    ]
+
+
 def test_interrupted_runs_are_ignored(tmp_path, capsys):
     cut = {**result("cnn", 2, 10), "finished": False}
     write(tmp_path, "books", result("cnn", 1, 50), cut)
