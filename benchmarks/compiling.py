@@ -121,7 +121,10 @@ def train(name: str, size: int, dtype: torch.dtype, batch: int, steps: int) -> N
 def decode(name: str, size: int, dtype: torch.dtype, batch: int) -> None:
     """Forward and backward of a translation decoder."""
     rnn = layers.build(name, 2 * size, size, 2).to(dtype)
-    decoder = [DecoderLayer(cell, *rnn.layer_parameters(k)) for k, cell in enumerate(rnn.cells)]
+    decoder = [
+        DecoderLayer(cell, *rnn.layer_parameters(k), getattr(rnn, f"attention_l{k}", None))
+        for k, cell in enumerate(rnn.cells)
+    ]
     weight_out = torch.zeros(size, size, dtype=dtype)
     temperature = rnn.temperature if rnn.cells[0].num_cells else None
     with torch.no_grad():

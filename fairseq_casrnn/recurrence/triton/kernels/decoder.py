@@ -23,7 +23,7 @@ from ....cells.triton_base import tanh
 from .attention import attend, attend_backward
 from .decoder_layers import layer_backward, layer_forward, mixture_scores_grad
 from .decoder_products import accumulate, multiply_back
-from .products import to_dot_operand
+from .products import Tiles, to_dot_operand
 from .sequences import grid_barrier
 from .tiles import load
 
@@ -99,6 +99,7 @@ def decode_forward(
     ``plane`` rows apart and steps ``hop``. In the first step the bottom layer reads ``feed`` (if
     None: zeros), then the attention output of the step before, in ``fed``.
     """
+    tiles: tl.constexpr = Tiles(ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION, 1, False)
     unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)[None, :]
     plane, hop = plane.to(tl.int64) * size, hop.to(tl.int64) * size
     rows_of_layer = steps.to(tl.int64) * batch
@@ -120,7 +121,7 @@ def decode_forward(
                     temperature, hs + new, states + new, drop_layers, ups, layers > 1,
                     tile * ROWS, row, unit, batch, 0, now, now,
                     stride, size, BLOCKS0, PRODUCTS0, ADDED0, PARAMS0, CELLS, cell0,
-                    ROWS, UNITS, WAYS, DEPTH, SPLIT, FACTOR, PRECISION, FEED,
+                    WAYS, tiles, FEED,
                 )  # fmt: skip
                 passed = barrier_of_rows(count, passed, PHASE)
             for k in range(first, last):
@@ -139,7 +140,7 @@ def decode_forward(
                     temperature, hs + mine + new, states + mine + new, drop_layers, ups,
                     k + 1 < layers, tile * ROWS, row, unit, batch, j, at, at + rows_of_layer,
                     size, size, BLOCKS, PRODUCTS, ADDED, PARAMS, CELLS, cell,
-                    ROWS, UNITS, WAYS, DEPTH, SPLIT, FACTOR, PRECISION, True,
+                    WAYS, tiles, True,
                 )  # fmt: skip
                 passed = barrier_of_rows(count, passed, PHASE)
             top = hs + (layers - 1) * plane + new
@@ -152,9 +153,8 @@ def decode_forward(
             if PHASE == ALL or PHASE == "output":
                 total = tl.zeros((ROWS, UNITS), states.dtype.element_ty)
                 total = accumulate(
-                    total, top + row * size, inside, w_out, unit, size, out_stride, size,
-                    min(DEPTH, 64), FACTOR, PRECISION,
-                )  # fmt: skip
+                    total, top + row * size, inside, w_out, unit, size, out_stride, size, tiles
+                )
                 c = tl.load(context + here, mask=mask, other=0.0, cache_modifier=".cg")
                 out = tanh(total + c).to(fed.dtype.element_ty)
                 if drop_out is not None:
@@ -224,6 +224,7 @@ def decode_backward(
     the gradient of the attention's query, and that of a layer's h from above. In d_mixture, each
     tile of units has its own part of the gradient of a mixture's weights.
     """
+    tiles: tl.constexpr = Tiles(ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION, 1, False)
     column = tl.program_id(1) * UNITS
     unit = column + tl.arange(0, UNITS)[None, :]
     rows_of_layer = steps.to(tl.int64) * batch
@@ -246,14 +247,14 @@ def decode_backward(
                     d = multiply_back(
                         d_gates0 + (now + batch) * (BLOCKS0 * size), tile * ROWS,
                         tl.where(is_last == 0, batch, 0), w_ih0, column, BLOCKS0 * size, stride,
-                        size, BLOCKS0 * size, ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION, d.dtype,
+                        size, BLOCKS0 * size, tiles, d.dtype,
                     )  # fmt: skip
                     if CELLS > 0 and temperature is not None:
                         d += through_mixture(
                             d_mixture0 + (now + batch) * (PARTS * CELLS),
                             mixture0 + (now + batch) * CELLS, attention0, temperature,
                             row, after_it, unit, batch, zero, states, stride, size,
-                            CELLS, ROWS, WAYS, PARTS, FACTOR, PRECISION,
+                            CELLS, WAYS, PARTS, tiles,
                         )  # fmt: skip
                 if grad_out is not None:
                     d += load(grad_out + now * size + here, mask, states)
@@ -275,7 +276,7 @@ def decode_backward(
                 d_h = tl.load(d_query + here, mask=mask, other=0.0, cache_modifier=".cg")
                 d_h += multiply_back(
                     d_pre + now * size, tile * ROWS, batch, w_out, column, size, out_stride, size,
-                    size, ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION, d_h.dtype,
+                    size, tiles, d_h.dtype,
                 )  # fmt: skip
                 if PHASE != ALL:
                     tl.store(d_up + here, d_h, mask=mask)
@@ -298,21 +299,21 @@ def decode_backward(
                         d_states + (j + 1) * batch * size, tile * ROWS, row, unit, batch, is_last,
                         at, PARTS,
                         size, BLOCKS, PRODUCTS, ADDED, PARAMS, GRADS, CELLS, cell,
-                        ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
+                        tiles,
                     )  # fmt: skip
                     passed = barrier_of_rows(count, passed, PHASE)
                 if PHASE == ALL or PHASE == "between":
                     d_h = multiply_back(
                         d_gates + at * (BLOCKS * size), tile * ROWS, batch,
                         w_ih + j * (BLOCKS * size * size), column, BLOCKS * size, size, size,
-                        BLOCKS * size, ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION, d_h.dtype,
+                        BLOCKS * size, tiles, d_h.dtype,
                     )  # fmt: skip
                     if CELLS > 0 and temperature is not None:
                         d_h += through_mixture(
                             d_mixture + at * (PARTS * CELLS), mixture + at * CELLS,
                             attention + j * (CELLS * size), temperature,
                             row, inside, unit, batch, zero, states, size, size,
-                            CELLS, ROWS, WAYS, PARTS, FACTOR, PRECISION,
+                            CELLS, WAYS, PARTS, tiles,
                         )  # fmt: skip
                     if drop_layers is not None:
                         d_h *= load(drop_layers + at * size + here, mask, states)
@@ -327,7 +328,7 @@ def decode_backward(
                     mixture0, d_mixture0, states + now * size, states + then, d_states,
                     tile * ROWS, row, unit, batch, is_last, now, PARTS,
                     size, BLOCKS0, PRODUCTS0, ADDED0, PARAMS0, GRADS0, CELLS, cell0,
-                    ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
+                    tiles,
                 )  # fmt: skip
                 passed = barrier_of_rows(count, passed, PHASE)
 
@@ -335,18 +336,17 @@ def decode_backward(
 @triton.jit
 def through_mixture(
     parts, mixture, attention, temperature, row, inside, unit, batch, zero, like,
-    stride: tl.constexpr, size: tl.constexpr, CELLS: tl.constexpr, ROWS: tl.constexpr,
-    WAYS: tl.constexpr, PARTS: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr,
+    stride: tl.constexpr, size: tl.constexpr, CELLS: tl.constexpr, WAYS: tl.constexpr,
+    PARTS: tl.constexpr, tiles: tl.constexpr,
 ):  # fmt: skip
     """The gradient ``(ROWS, UNITS)`` of what a mixture's attention reads."""
     ways = tl.arange(0, WAYS)
     d = mixture_scores_grad(
         parts, mixture, temperature, row, inside, ways[None, :], batch, like,
-        CELLS, ROWS, WAYS, PARTS,
+        CELLS, tiles.ROWS, WAYS, PARTS,
     )  # fmt: skip
     mask = (ways < CELLS)[:, None] & (unit < size)
     w = tl.load(attention + ways[:, None] * stride + unit, mask=mask, other=0.0)
-    return tl.dot(
-        to_dot_operand(d, FACTOR, PRECISION), to_dot_operand(w, FACTOR, PRECISION), zero,
-        input_precision=PRECISION, out_dtype=zero.dtype,
-    )  # fmt: skip
+    d = to_dot_operand(d, tiles.FACTOR, tiles.PRECISION)
+    w = to_dot_operand(w, tiles.FACTOR, tiles.PRECISION)
+    return tl.dot(d, w, zero, input_precision=tiles.PRECISION, out_dtype=zero.dtype)

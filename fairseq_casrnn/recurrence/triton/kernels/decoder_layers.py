@@ -28,19 +28,17 @@ def column(tile, ways, one):
 @triton.jit
 def mixture_weights(
     x, has_x, attention, routed, temperature, inside, ways, like, stride: tl.constexpr,
-    size: tl.constexpr, CELLS: tl.constexpr, ROWS: tl.constexpr, WAYS: tl.constexpr,
-    DEPTH: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr, FEED: tl.constexpr,
+    size: tl.constexpr, CELLS: tl.constexpr, WAYS: tl.constexpr, tiles: tl.constexpr,
+    FEED: tl.constexpr,
 ):  # fmt: skip
     """Weights ``(ROWS, WAYS)`` of the mixture's cells, from rows ``x`` and scores ``routed``.
 
     They are a softmax at ``temperature``; if that is None, 1 for the highest score.
     """
     wide = like.dtype.element_ty
-    scores = tl.zeros((ROWS, WAYS), wide)
+    scores = tl.zeros((tiles.ROWS, WAYS), wide)
     if FEED:
-        scores = accumulate(
-            scores, x, has_x, attention, ways, CELLS, stride, size, DEPTH, FACTOR, PRECISION
-        )
+        scores = accumulate(scores, x, has_x, attention, ways, CELLS, stride, size, tiles)
     if routed is not None:
         scores += tl.load(routed + ways, mask=inside & (ways < CELLS), other=0.0).to(wide)
     scores = tl.where(ways < CELLS, scores, float("-inf"))
@@ -78,8 +76,7 @@ def layer_forward(
     up_at,
     stride: tl.constexpr, size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr,
     ADDED: tl.constexpr, PARAMS: tl.constexpr, CELLS: tl.constexpr, cell: tl.constexpr,
-    ROWS: tl.constexpr, UNITS: tl.constexpr, WAYS: tl.constexpr, DEPTH: tl.constexpr,
-    SPLIT: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr, FEED: tl.constexpr,
+    WAYS: tl.constexpr, tiles: tl.constexpr, FEED: tl.constexpr,
 ):  # fmt: skip
     """Writes h, the state, h after dropout (``up``), and activated gates and candidate if wanted.
 
@@ -91,14 +88,14 @@ def layer_forward(
     inside, mask = row < batch, (row < batch) & (unit < size)
     here = row * size + unit
     past = load(state + here, mask, new_state)
-    zero = tl.zeros((ROWS, UNITS), new_state.dtype.element_ty)
+    zero = tl.zeros((tiles.ROWS, tiles.UNITS), new_state.dtype.element_ty)
     dropped = zero
     above = (up_at + row) * size + unit
     if drop is not None:
         dropped = load(drop + above, mask & goes_up, new_state)
     kept = at + row
     has_x = row < x_rows
-    column_0 = tl.program_id(1) * UNITS
+    column_0 = tl.program_id(1) * tiles.UNITS
     w_ih += layer * (BLOCKS * size * size)
     w_hh += layer * (PRODUCTS * size * size)
     if CELLS > 0:
@@ -109,7 +106,7 @@ def layer_forward(
             routed += kept * CELLS
         weights = mixture_weights(
             x + row * size, has_x, attention, routed, temperature, inside, ways, new_state,
-            stride, size, CELLS, ROWS, WAYS, min(DEPTH, 64), FACTOR, PRECISION, FEED,
+            stride, size, CELLS, WAYS, tiles, FEED,
         )  # fmt: skip
         if mixture is not None:
             alone = inside & (ways < CELLS) & (tl.program_id(1) == 0)
@@ -120,7 +117,7 @@ def layer_forward(
             sums = initial_sums(gx, bias, layer, block, kept, unit, mask, zero, size, BLOCKS, 4)
             sums, _ = multiply_both(
                 sums, (), x, x_rows, h, first, batch, w_ih + block * stride, w_hh + block * size,
-                column_0, stride, size, 4, 4, 4, ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION, FEED,
+                column_0, stride, size, 4, 4, 4, tiles, FEED,
             )  # fmt: skip
             a, c_s, h_s, _ = lstm_forward(sums, past, 0.0, 0.0, ())
             alpha = column(weights, ways, s)
@@ -138,7 +135,7 @@ def layer_forward(
             parts = (zero,)
         a, parts = multiply_both(
             sums, parts, x, x_rows, h, first, batch, w_ih, w_hh, column_0, stride, size,
-            BLOCKS, PRODUCTS, ADDED, ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION, FEED,
+            BLOCKS, PRODUCTS, ADDED, tiles, FEED,
         )  # fmt: skip
         if ADDED < PRODUCTS:
             u_h = parts[0]
@@ -178,9 +175,7 @@ def layer_backward(
     mixture, d_mixture, state, new_state, d_state, first, row, unit, batch, last, step,
     PARTS: tl.constexpr, size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr,
     ADDED: tl.constexpr, PARAMS: tl.constexpr, GRADS: tl.constexpr, CELLS: tl.constexpr,
-    cell: tl.constexpr,
-    ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr,
-    FACTOR: tl.constexpr, PRECISION: tl.constexpr,
+    cell: tl.constexpr, tiles: tl.constexpr,
 ):  # fmt: skip
     """Writes the gradients of the pre-activations, and that of the state before to ``d_state``.
 
@@ -208,8 +203,7 @@ def layer_backward(
             u_h = load(candidate + kept * size + unit, mask, d_state)
     d_h += multiply_back(
         d_products + (step + batch) * width, first, tl.where(last == 0, batch, 0), w_hh,
-        tl.program_id(1) * UNITS, width, size, size, PRODUCTS * size,
-        ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION, d_h.dtype,
+        tl.program_id(1) * tiles.UNITS, width, size, size, PRODUCTS * size, tiles, d_h.dtype,
     )  # fmt: skip
     if CELLS > 0:
         parts = (step * PARTS + tl.program_id(1) * batch + row) * CELLS
@@ -239,7 +233,7 @@ def layer_backward(
             before = load(d_lower + here, mask, d_state)
             tl.store(d_lower + here, before + d_below, mask=mask)
         if GRADS > 0:
-            one = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
+            one = tl.program_id(1) * tiles.UNITS + tl.arange(0, tiles.UNITS)
             for k in tl.static_range(GRADS):
                 total = load(d_rows + k * size + one, one < size, d_state)
                 tl.store(d_rows + k * size + one, total + tl.sum(d_p[k], axis=0), mask=one < size)

@@ -22,7 +22,7 @@ from .products import (
 @triton.jit
 def accumulate(
     total, x, inside, weight, unit, bound, stride: tl.constexpr, size: tl.constexpr,
-    DEPTH: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr,
+    tiles: tl.constexpr,
 ):  # fmt: skip
     """``total`` plus x Wᵀ.
 
@@ -31,17 +31,16 @@ def accumulate(
         weight: ``(bound, size)``, rows ``stride`` apart.
         unit: the rows of weight to multiply with.
     """
+    DEPTH: tl.constexpr = min(tiles.DEPTH, 64)
     for k in range(0, size, DEPTH):
         depth = k + tl.arange(0, DEPTH)
         across, along = depth[None, :], depth[:, None]
         a = tl.load(x + across, mask=inside & (across < size), other=0.0, cache_modifier=".cg")
-        a = to_dot_operand(a, FACTOR, PRECISION)
+        a = to_dot_operand(a, tiles.FACTOR, tiles.PRECISION)
         mask = (along < size) & (unit < bound)
         w = tl.load(weight + unit * stride + along, mask=mask, other=0.0)
-        total = tl.dot(
-            a, to_dot_operand(w, FACTOR, PRECISION), total,
-            input_precision=PRECISION, out_dtype=total.dtype,
-        )  # fmt: skip
+        w = to_dot_operand(w, tiles.FACTOR, tiles.PRECISION)
+        total = tl.dot(a, w, total, input_precision=tiles.PRECISION, out_dtype=total.dtype)
     return total
 
 
@@ -49,8 +48,7 @@ def accumulate(
 def multiply_both(
     sums, parts, x, x_rows, h, row, batch, w_ih, w_hh, unit, stride: tl.constexpr,
     size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr,
-    ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr,
-    FACTOR: tl.constexpr, PRECISION: tl.constexpr, FEED: tl.constexpr,
+    tiles: tl.constexpr, FEED: tl.constexpr,
 ):  # fmt: skip
     """``sums`` plus x W_ihᵀ (if FEED) and ADDED blocks of h W_hhᵀ; ``parts`` plus its others.
 
@@ -60,9 +58,8 @@ def multiply_both(
     others = ()
     if FEED and BLOCKS == ADDED and ADDED == PRODUCTS:
         products = multiply_one_after_the_other(
-            x, x_rows, h, batch, row, w_ih, w_hh, unit, stride, size, BLOCKS, ROWS, UNITS, DEPTH,
-            SPLIT, FACTOR, PRECISION, SUM,
-        )  # fmt: skip
+            x, x_rows, h, batch, row, w_ih, w_hh, unit, stride, size, BLOCKS, tiles, SUM
+        )
         new = ()
         for n in tl.static_range(BLOCKS):
             new = new + (sums[n] + products[n],)
@@ -70,7 +67,7 @@ def multiply_both(
         if FEED:
             products = multiply(
                 x, row, x_rows, w_ih, unit, (), size, 0, BLOCKS, BLOCKS, size, size, stride, 1,
-                ROWS, UNITS, DEPTH, 1, SPLIT, FACTOR, PRECISION, False, SUM,
+                tiles, SUM,
             )  # fmt: skip
             new = ()
             for n in tl.static_range(BLOCKS):
@@ -78,7 +75,7 @@ def multiply_both(
             sums = new
         products = multiply(
             h, row, batch, w_hh, unit, (), size, 0, PRODUCTS, PRODUCTS, size, size, size, 1,
-            ROWS, UNITS, DEPTH, 1, SPLIT, FACTOR, PRECISION, False, SUM,
+            tiles, SUM,
         )  # fmt: skip
         new, others = (), ()
         for n in tl.static_range(BLOCKS):
@@ -91,8 +88,7 @@ def multiply_both(
 @triton.jit
 def multiply_one_after_the_other(
     x, x_rows, h, batch, row, w_ih, w_hh, unit, stride: tl.constexpr, size: tl.constexpr,
-    COUNT: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr,
-    SPLIT: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr, SUM: tl.constexpr,
+    COUNT: tl.constexpr, tiles: tl.constexpr, SUM: tl.constexpr,
 ):  # fmt: skip
     """COUNT blocks of x W_ihᵀ + h W_hhᵀ.
 
@@ -100,34 +96,27 @@ def multiply_one_after_the_other(
     """
     totals = ()
     for _ in tl.static_range(COUNT):
-        totals = totals + (tl.zeros((SPLIT, ROWS, UNITS), SUM),)
-    parts: tl.constexpr = (size + DEPTH - 1) // DEPTH
+        totals = totals + (tl.zeros((tiles.SPLIT, tiles.ROWS, tiles.UNITS), SUM),)
+    parts: tl.constexpr = (size + tiles.DEPTH - 1) // tiles.DEPTH
     for i in tl.range(0, 2 * parts, num_stages=3):
         of_h = i >= parts
-        first = tl.where(of_h, i - parts, i) * DEPTH
-        a = load_rows(
-            tl.where(of_h, h, x), row, tl.where(of_h, batch, x_rows), first, size, size, ROWS,
-            DEPTH, SPLIT,
-        )  # fmt: skip
-        a = row_operands(a, ROWS, SPLIT, FACTOR, PRECISION)
+        first = tl.where(of_h, i - parts, i) * tiles.DEPTH
+        source, bound = tl.where(of_h, h, x), tl.where(of_h, batch, x_rows)
+        a = row_operands(load_rows(source, row, bound, first, size, size, tiles), tiles)
         weight, across = tl.where(of_h, w_hh, w_ih), tl.where(of_h, size, stride)
         sums = ()
         for n in tl.static_range(COUNT):
-            u = load_weights(
-                weight + n * size * across, unit, first, size, size, across, 1, UNITS, DEPTH,
-                SPLIT, FACTOR, PRECISION,
-            )  # fmt: skip
-            sums = sums + (add_product(a, u, totals[n], PRECISION),)
+            block = weight + n * size * across
+            u = load_weights(block, unit, first, size, size, across, 1, tiles)
+            sums = sums + (add_product(a, u, totals[n], tiles.PRECISION),)
         totals = sums
-    return sum_parts(totals, COUNT, ROWS, UNITS, SPLIT)
+    return sum_parts(totals, COUNT, tiles)
 
 
 @triton.jit
 def multiply_back(
     d, row, bound, weight, unit, row_stride: tl.constexpr, stride: tl.constexpr,
-    size: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr,
-    DEPTH: tl.constexpr, SPLIT: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr,
-    SUM: tl.constexpr,
+    size: tl.constexpr, WIDTH: tl.constexpr, tiles: tl.constexpr, SUM: tl.constexpr,
 ):  # fmt: skip
     """The tile ``(ROWS, UNITS)`` of d W, whose sum is divided among the warps.
 
@@ -138,7 +127,6 @@ def multiply_back(
         weight: ``(WIDTH, size)``, rows ``stride`` apart.
     """
     products = multiply(
-        d, row, bound, weight, unit, (), size, 0, 1, 1, WIDTH, row_stride, 1, stride, ROWS, UNITS,
-        DEPTH, 1, SPLIT, FACTOR, PRECISION, False, SUM,
-    )  # fmt: skip
+        d, row, bound, weight, unit, (), size, 0, 1, 1, WIDTH, row_stride, 1, stride, tiles, SUM
+    )
     return products[0]

@@ -11,8 +11,34 @@ to one.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import triton
 import triton.language as tl
+
+
+class Tiles(NamedTuple):
+    """How a kernel divides its work, as constants of its compilation; see :mod:`..plan`.
+
+    Attributes:
+        ROWS: rows of the batch in a program's tile.
+        UNITS: hidden units in it.
+        DEPTH: columns that are loaded and multiplied at once.
+        SPLIT: parts into which the sum of a product is divided, one per warp.
+        FACTOR: dtype of a product's operands.
+        PRECISION: of products, as of tl.dot; or "tf32x3", see :func:`to_dot_operands`.
+        AHEAD: how many times DEPTH columns are prefetched, if RESIDENT.
+        RESIDENT: whether weights stay in shared memory.
+    """
+
+    ROWS: tl.constexpr
+    UNITS: tl.constexpr
+    DEPTH: tl.constexpr
+    SPLIT: tl.constexpr
+    FACTOR: tl.constexpr
+    PRECISION: tl.constexpr
+    AHEAD: tl.constexpr
+    RESIDENT: tl.constexpr
 
 
 @triton.jit
@@ -71,47 +97,46 @@ def add_product(x, u, total, PRECISION: tl.constexpr):
 
 @triton.jit
 def load_rows(
-    pointer, start, batch, first, width: tl.constexpr, stride: tl.constexpr, ROWS: tl.constexpr,
-    DEPTH: tl.constexpr, SPLIT: tl.constexpr,
-):  # fmt: skip
+    pointer, start, batch, first, width: tl.constexpr, stride: tl.constexpr, tiles: tl.constexpr
+):
     """DEPTH of ``width`` columns from ``first`` on, of ROWS rows from ``start`` on, which are
     ``stride`` apart: ``(SPLIT*ROWS, DEPTH/SPLIT)``.
 
     Other programs wrote them, so the loads bypass the L1 cache.
     """
-    part: tl.constexpr = DEPTH // SPLIT
-    index = tl.arange(0, SPLIT * ROWS)[:, None]
-    row, column = start + index % ROWS, first + index // ROWS * part + tl.arange(0, part)[None, :]
+    part: tl.constexpr = tiles.DEPTH // tiles.SPLIT
+    index = tl.arange(0, tiles.SPLIT * tiles.ROWS)[:, None]
+    row = start + index % tiles.ROWS
+    column = first + index // tiles.ROWS * part + tl.arange(0, part)[None, :]
     at = pointer + row * stride + column
     mask = (row < batch) & (column < width)
     return tl.load(at, mask=mask, other=0.0, cache_modifier=".cg")
 
 
 @triton.jit
-def row_operands(
-    x, ROWS: tl.constexpr, SPLIT: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr
-):
+def row_operands(x, tiles: tl.constexpr):
     """What :func:`load_rows` returns, as operands ``(SPLIT, ROWS, DEPTH/SPLIT)``."""
-    x = tl.reshape(x, (SPLIT, ROWS, x.shape[0] * x.shape[1] // (SPLIT * ROWS)))
-    return to_dot_operands(x, FACTOR, PRECISION)
+    x = tl.reshape(x, (tiles.SPLIT, tiles.ROWS, tiles.DEPTH // tiles.SPLIT))
+    return to_dot_operands(x, tiles.FACTOR, tiles.PRECISION)
 
 
 @triton.jit
 def load_weights(
     weight, start, first, size: tl.constexpr, width: tl.constexpr, across, ALONG: tl.constexpr,
-    UNITS: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr,
-    FACTOR: tl.constexpr, PRECISION: tl.constexpr,
+    tiles: tl.constexpr,
 ):  # fmt: skip
     """The weights of these columns, for UNITS units from ``start`` on:
     ``(SPLIT, DEPTH/SPLIT, UNITS)``. Units are ``across`` elements apart, columns ALONG.
     """
-    part: tl.constexpr = DEPTH // SPLIT
+    UNITS: tl.constexpr = tiles.UNITS
+    SPLIT: tl.constexpr = tiles.SPLIT
+    part: tl.constexpr = tiles.DEPTH // SPLIT
     if ALONG == 1:
         row = tl.arange(0, UNITS * SPLIT)[:, None]
         unit = start + row // SPLIT
         column = first + row % SPLIT * part + tl.arange(0, part)[None, :]
     else:
-        row = tl.arange(0, DEPTH)[:, None]
+        row = tl.arange(0, tiles.DEPTH)[:, None]
         unit = start + tl.arange(0, UNITS)[None, :]
         column = first + row % SPLIT * part + row // SPLIT
     mask = (column < width) & (unit < size)
@@ -120,40 +145,37 @@ def load_weights(
         u = tl.permute(tl.reshape(u, (UNITS, SPLIT, part)), (1, 2, 0))
     else:
         u = tl.permute(tl.reshape(u, (part, SPLIT, UNITS)), (1, 0, 2))
-    return to_dot_operands(u, FACTOR, PRECISION)
+    return to_dot_operands(u, tiles.FACTOR, tiles.PRECISION)
 
 
 @triton.jit
 def keep_weights(
     weight, start, size: tl.constexpr, COUNT: tl.constexpr, width: tl.constexpr,
-    ACROSS: tl.constexpr, ALONG: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr,
-    SPLIT: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr, RESIDENT: tl.constexpr,
+    ACROSS: tl.constexpr, ALONG: tl.constexpr, tiles: tl.constexpr,
 ):  # fmt: skip
     """All weights that :func:`multiply` needs, as a tuple; an empty one unless RESIDENT."""
     kept = ()
-    if RESIDENT:
-        for first in tl.static_range(0, width, DEPTH):
+    if tiles.RESIDENT:
+        for first in tl.static_range(0, width, tiles.DEPTH):
             for n in tl.static_range(COUNT):
-                u = load_weights(
-                    weight + n * size * size, start, first, size, width, ACROSS, ALONG,
-                    UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
-                )  # fmt: skip
+                block = weight + n * size * size
+                u = load_weights(block, start, first, size, width, ACROSS, ALONG, tiles)
                 kept = kept + (u,)
     return kept
 
 
 @triton.jit
-def sum_parts(
-    totals, COUNT: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr, SPLIT: tl.constexpr
-):
+def sum_parts(totals, COUNT: tl.constexpr, tiles: tl.constexpr):
     """The sums over the first axis; SPLIT is 4 or 8.
 
     In tl.sum each warp would write to an eighth of the banks, which takes ten times as long.
     """
+    ROWS: tl.constexpr = tiles.ROWS
+    UNITS: tl.constexpr = tiles.UNITS
     sums = ()
     for n in tl.static_range(COUNT):
         x = tl.permute(totals[n], (1, 2, 0))
-        if SPLIT == 8:
+        if tiles.SPLIT == 8:
             first, second = tl.split(tl.reshape(x, (ROWS, UNITS, 4, 2)))
             x = first + second
         first, second = tl.split(tl.reshape(x, (ROWS, UNITS, 2, 2)))
@@ -166,9 +188,7 @@ def sum_parts(
 def multiply(
     pointer, row, batch, weight, start, kept, size: tl.constexpr, FIRST: tl.constexpr,
     COUNT: tl.constexpr, KEPT: tl.constexpr, width: tl.constexpr, stride: tl.constexpr,
-    ACROSS: tl.constexpr, ALONG: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr,
-    DEPTH: tl.constexpr, AHEAD: tl.constexpr, SPLIT: tl.constexpr, FACTOR: tl.constexpr,
-    PRECISION: tl.constexpr, RESIDENT: tl.constexpr, SUM: tl.constexpr,
+    ACROSS: tl.constexpr, ALONG: tl.constexpr, tiles: tl.constexpr, SUM: tl.constexpr,
 ):  # fmt: skip
     """Products of the rows at ``pointer``, from ``row`` on, with COUNT of KEPT blocks of weights,
     from FIRST on.
@@ -176,36 +196,33 @@ def multiply(
     Returns:
         A tuple of COUNT tiles ``(ROWS, UNITS)``.
     """
+    DEPTH: tl.constexpr = tiles.DEPTH
+    AHEAD: tl.constexpr = tiles.AHEAD
     totals = ()
     for _ in tl.static_range(COUNT):
-        totals = totals + (tl.zeros((SPLIT, ROWS, UNITS), SUM),)
-    if RESIDENT:
-        tiles = ()
+        totals = totals + (tl.zeros((tiles.SPLIT, tiles.ROWS, tiles.UNITS), SUM),)
+    if tiles.RESIDENT:
+        parts = ()
         for first in tl.static_range(0, min(AHEAD * DEPTH, width), DEPTH):
-            x = load_rows(pointer, row, batch, first, width, stride, ROWS, DEPTH, SPLIT)
-            tiles = tiles + (x,)
+            parts = parts + (load_rows(pointer, row, batch, first, width, stride, tiles),)
         for first in tl.static_range(0, width, DEPTH):
             if first + AHEAD * DEPTH < width:  # prefetched while others are multiplied
-                x = load_rows(
-                    pointer, row, batch, first + AHEAD * DEPTH, width, stride, ROWS, DEPTH, SPLIT
-                )
-                tiles = tiles + (x,)
-            x = row_operands(tiles[first // DEPTH], ROWS, SPLIT, FACTOR, PRECISION)
+                later = first + AHEAD * DEPTH
+                parts = parts + (load_rows(pointer, row, batch, later, width, stride, tiles),)
+            x = row_operands(parts[first // DEPTH], tiles)
             sums = ()
             for n in tl.static_range(COUNT):
                 u = kept[first // DEPTH * KEPT + FIRST + n]
-                sums = sums + (add_product(x, u, totals[n], PRECISION),)
+                sums = sums + (add_product(x, u, totals[n], tiles.PRECISION),)
             totals = sums
     else:
         for first in tl.range(0, width, DEPTH, num_stages=3):
-            x = load_rows(pointer, row, batch, first, width, stride, ROWS, DEPTH, SPLIT)
-            x = row_operands(x, ROWS, SPLIT, FACTOR, PRECISION)
+            x = load_rows(pointer, row, batch, first, width, stride, tiles)
+            x = row_operands(x, tiles)
             sums = ()
             for n in tl.static_range(COUNT):
-                u = load_weights(
-                    weight + (FIRST + n) * size * max(ACROSS, ALONG), start, first, size, width,
-                    ACROSS, ALONG, UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
-                )  # fmt: skip
-                sums = sums + (add_product(x, u, totals[n], PRECISION),)
+                block = weight + (FIRST + n) * size * max(ACROSS, ALONG)
+                u = load_weights(block, start, first, size, width, ACROSS, ALONG, tiles)
+                sums = sums + (add_product(x, u, totals[n], tiles.PRECISION),)
             totals = sums
-    return sum_parts(totals, COUNT, ROWS, UNITS, SPLIT)
+    return sum_parts(totals, COUNT, tiles)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .products import keep_weights, multiply
+from .products import Tiles, keep_weights, multiply
 from .tiles import (
     backward_tile,
     forward_tile,
@@ -95,13 +95,13 @@ def forward_sequence(
 
     weight is U. If ``begin`` is 0, the initial state is copied from h0 and c0 to hs and states.
     """
+    tiles: tl.constexpr = Tiles(
+        ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION, AHEAD, RESIDENT
+    )  # fmt: skip
     start = tl.program_id(1) * UNITS
     unit = start + tl.arange(0, UNITS)[None, :]
     p = load_blocks(rows + unit, size, PARAMS, unit < size, gates)
-    kept = keep_weights(
-        weight, start, size, PRODUCTS, size, size, 1, UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
-        RESIDENT,
-    )  # fmt: skip
+    kept = keep_weights(weight, start, size, PRODUCTS, size, size, 1, tiles)
     for index in range(tl.program_id(0), tl.cdiv(batch, ROWS), tl.num_programs(0)):
         row, inside, mask = tile(index, batch, unit, size, ROWS)
         first = begin.to(tl.int64) * batch + row
@@ -129,8 +129,7 @@ def forward_sequence(
             for k in tl.static_range(0, PRODUCTS, GROUP):
                 products = products + multiply(
                     before, index * ROWS, batch, weight, start, kept, size, k,
-                    min(GROUP, PRODUCTS - k), PRODUCTS, size, size, size, 1, ROWS, UNITS, DEPTH,
-                    AHEAD, SPLIT, FACTOR, PRECISION, RESIDENT, state.dtype,
+                    min(GROUP, PRODUCTS - k), PRODUCTS, size, size, size, 1, tiles, state.dtype,
                 )  # fmt: skip
             a, u_h, state, h = forward_tile(
                 sums, others, products, state, p, BLOCKS, ADDED, candidate is not None, CELLS, cell
@@ -184,14 +183,15 @@ def backward_sequence(
     steps after ``end``. The caller computes the gradient of h0 from d_products, which are the first
     blocks of d_gates for a cell without candidate.
     """
+    tiles: tl.constexpr = Tiles(
+        ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION, AHEAD, RESIDENT
+    )  # fmt: skip
     start = tl.program_id(1) * UNITS
     unit = start + tl.arange(0, UNITS)[None, :]
     p = load_blocks(rows + unit, size, PARAMS, unit < size, gates)
     width: tl.constexpr = PRODUCTS * size
     stride: tl.constexpr = BLOCKS * size if candidate is None else width
-    kept = keep_weights(
-        weight, start, size, 1, width, 1, size, UNITS, DEPTH, SPLIT, FACTOR, PRECISION, RESIDENT
-    )
+    kept = keep_weights(weight, start, size, 1, width, 1, size, tiles)
     for index in range(tl.program_id(0), tl.cdiv(batch, ROWS), tl.num_programs(0)):
         row, inside, mask = tile(index, batch, unit, size, ROWS)
         here = row * size + unit
@@ -213,8 +213,7 @@ def backward_sequence(
             products = multiply(
                 d_products + after.to(tl.int64) * batch * stride, index * ROWS,
                 tl.where(after < steps, batch, 0), weight, start, kept, size, 0, 1, 1, width,
-                stride, 1, size, ROWS, UNITS, DEPTH, AHEAD, SPLIT, FACTOR, PRECISION, RESIDENT,
-                new.dtype,
+                stride, 1, size, tiles, new.dtype,
             )  # fmt: skip
             d_h, past = products[0] + grads[0], saved[1]
             d_a, d_candidate, d_others, d_new, d_p = backward_tile(
