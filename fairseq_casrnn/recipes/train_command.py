@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fairseq_casrnn.console.program import listed
@@ -80,14 +80,15 @@ def run(args: argparse.Namespace) -> None:
         extra=args.extra,
     )
     check_values(options, recipe)
-    for training in trainings(recipe, options, look_up=True):
+    chosen = list(trainings(recipe, options, look_up=True))
+    for training in chosen:
         if not args.dry_run:  # otherwise train prints it
             print(training.command(), flush=True)
         training.train(Programs(args.dry_run))
-        if not args.dry_run:
-            print(f"next: {evaluate_command(args.folder, args.out)}")
-            use = use_command(kind, args.folder, training.folder, args.carry_state)
-            print(f"next: {use}", flush=True)
+    if not args.dry_run:
+        systems = list(dict.fromkeys(training.name for training in chosen))
+        print(f"next: {evaluate_command(args.folder, args.out, systems)}")
+        print(f"next: {use_command(kind, args.folder, chosen[-1].folder, args.carry_state)}")
 
 
 def help_on_systems() -> str:
@@ -101,9 +102,13 @@ def help_on_systems() -> str:
     return f"systems or architectures ({'. '.join(texts)})"
 
 
-def evaluate_command(folder: Path, out: Path | None) -> str:
-    """The command that evaluates the runs in ``out``, or in the default folder."""
+def evaluate_command(folder: Path, out: Path | None, systems: Sequence[str]) -> str:
+    """The command that evaluates the runs in ``out``, or in the default folder.
+
+    If there are several systems, it compares the others with the first one.
+    """
     options = [*(["--out", str(out)] if out else []), *plugin_options()]
+    options += ["--baseline", systems[0]] if len(systems) > 1 else []
     return shlex.join(["casrnn", "evaluate", str(folder), *options])
 
 

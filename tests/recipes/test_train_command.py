@@ -14,6 +14,7 @@ from fairseq_casrnn.recipes.train_command import (
     recipe_variables,
     use_command,
 )
+from fairseq_casrnn.recipes.training import Training
 
 
 def prepared(folder, kind, notes):
@@ -100,8 +101,10 @@ def test_help_lists_the_systems(capsys):
 
 def test_next_commands(tmp_path):
     folder, run = Path("my data"), Path("other/bicas2/seed1")
-    assert evaluate_command(folder, None) == "casrnn evaluate 'my data'"
-    assert evaluate_command(folder, Path("other")) == "casrnn evaluate 'my data' --out other"
+    assert evaluate_command(folder, None, ["cnn"]) == "casrnn evaluate 'my data'"
+    assert evaluate_command(folder, Path("other"), ["cnn", "lstm", "bilstm"]) == (
+        "casrnn evaluate 'my data' --out other --baseline cnn"
+    )
     assert use_command("classification", folder, run) == (
         'echo "your text" | casrnn predict --path other/bicas2/seed1'
     )
@@ -115,6 +118,19 @@ def test_next_commands(tmp_path):
     assert use_command("classification", tmp_path, run) == (
         r"printf 'first text\tsecond text\n' | casrnn predict --path other/bicas2/seed1"
     )
+
+
+def test_next_commands_follow_the_last_training(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(Training, "train", lambda self, programs: print("trained", self.name))
+    folder = prepared(tmp_path / "x", "classification", {"train sentences": 50, TOKENS: 9000})
+    command = ["train", "classification", str(folder), "--arch", "cnn,bilstm", "--seed", "1,2"]
+    assert cli.main(command) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "fairseq-train" not in line]
+    assert lines == [
+        *("trained cnn", "trained cnn", "trained bilstm", "trained bilstm"),
+        f"next: casrnn evaluate {folder} --baseline cnn",
+        f'next: echo "your text" | casrnn predict --path {folder}/out/bilstm/seed2',
+    ]
 
 
 def test_settings_by_size():
