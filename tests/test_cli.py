@@ -28,6 +28,22 @@ def test_quick_commands_do_not_import_torch(words):
     assert done.stdout.endswith("loaded: []\n")
 
 
+def test_help_of_a_command_does_not_import_torch():
+    """It would take seconds."""
+    script = """
+import sys
+from fairseq_casrnn import cli
+for name in cli.COMMANDS:
+    try:
+        cli.main([*name.split(), "--help"])
+    except SystemExit:
+        pass
+    loaded = {"torch", "fairseq"} & set(sys.modules)
+    assert not loaded, f"{name} --help loads {loaded}"
+"""
+    subprocess.run([sys.executable, "-c", script], stdout=subprocess.DEVNULL, check=True)
+
+
 @pytest.mark.parametrize("words", [[], *([group] for group in sorted(cli.GROUPS))])
 def test_without_a_command_help_is_printed(words, capsys):
     with pytest.raises(SystemExit):

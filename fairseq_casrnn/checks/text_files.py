@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
+from fairseq_casrnn.data.dictionaries import has_words
 from fairseq_casrnn.data.symbols import check_symbols
 from fairseq_casrnn.data.text import read_lines, text_lines
 from fairseq_casrnn.errors import UserError, quoted
@@ -80,8 +81,6 @@ def check_new_dictionaries(args: Namespace) -> None:
     Raises:
         UserError: one has no words, so that all text has become ``<unk>``.
     """
-    from fairseq_casrnn.data.dictionaries import has_words
-
     sides = {"thresholdsrc": args.source_lang, "thresholdtgt": args.target_lang}
     for option, language in sides.items():
         name = f"dict.{language}.txt" if language else "dict.txt"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairseq_casrnn import register
+from fairseq_casrnn.data.dictionaries import without_fillers
 from fairseq_casrnn.data.text import write_lines
 from fairseq_casrnn.data.vector_files import words_with_vectors
 from fairseq_casrnn.errors import UserError, printable
@@ -154,7 +155,6 @@ def add_words(dictionary, folder: Path) -> None:
     """
     from fairseq.data import Dictionary
 
-    from fairseq_casrnn.data.dictionaries import without_fillers
     from fairseq_casrnn.diagnostics.explain import explained
 
     path = folder / "input0" / "dict.txt"

@@ -1,13 +1,17 @@
 """Comparing dictionaries."""
 
+from __future__ import annotations
+
 import os
 import re
 import zlib
 from collections.abc import Iterable
-
-from fairseq.data import Dictionary
+from typing import TYPE_CHECKING
 
 from fairseq_casrnn.errors import UserError, quoted
+
+if TYPE_CHECKING:
+    from fairseq.data import Dictionary
 
 FILLER = re.compile(r"madeupword\d{4}")  # fairseq-preprocess pads dictionaries with these
 

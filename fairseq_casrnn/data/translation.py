@@ -22,6 +22,7 @@ from pathlib import Path
 
 from fairseq_casrnn.console.program import Parser, run_main
 from fairseq_casrnn.data.bpe import BPE_CODES, apply_bpe, learn_joint_bpe
+from fairseq_casrnn.data.dictionaries import has_words
 from fairseq_casrnn.data.folder import (
     SPLITS,
     add_output_arguments,
@@ -173,8 +174,6 @@ def binarise(corpus: ParallelCorpus, kind: str, stage: Path, min_count: int | No
 
 
 def _report(corpus: ParallelCorpus, stage: Path) -> None:
-    from fairseq_casrnn.data.dictionaries import has_words  # imports fairseq
-
     notes: dict[str, object] = dict(corpus.notes)
     for name in SPLITS:
         notes[f"{name} pairs"] = len(corpus.splits[name][0])

@@ -16,9 +16,9 @@ from fairseq_casrnn.data.sentencepiece_units import SENTENCEPIECE, find_model
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable, replacing
 from fairseq_casrnn.inference.average import load
-from fairseq_casrnn.models.text_files import TOKENIZERS, translation_files
 from fairseq_casrnn.runs.layout import dictionaries, find_checkpoint, find_data
 
+TOKENIZERS = ("space", "moses", "moses_lowercase", "chinese")  # of translation models
 KEPT = ("args", "cfg", "model", "criterion", "optimizer_history", "task_state")  # in a checkpoint
 LANGUAGES = ("source_lang", "target_lang")
 KEPT_EXTRA = ("words", "classes", "characters", "meanings", "task")  # in its extra_state
@@ -89,6 +89,7 @@ def contents(
         UserError: a file is missing, or this kind of model cannot be packed.
     """
     from fairseq_casrnn.models.packed import FORMAT, TEXT, text_options
+    from fairseq_casrnn.models.text_files import translation_files
 
     kind, arch = cfg["task"]["_name"], cfg["model"]["_name"]
     manifest = {"format": FORMAT, "version": __version__, "task": kind, "arch": arch}

@@ -14,8 +14,6 @@ from ..errors import UserError
 from ..runs.layout import find_checkpoint, find_data, languages
 from .packed import MODEL, is_packed, task_options, unpacked
 
-TOKENIZERS = ("space", "moses", "moses_lowercase", "chinese")
-
 
 @dataclass(frozen=True)
 class TranslationFiles:
