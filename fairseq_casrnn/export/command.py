@@ -91,6 +91,7 @@ def check_output(folder: Path) -> None:
 
 def describe(model, task, folder: Path) -> dict[str, object]:
     """The content of ``export.json`` for ``run.py``; writes the dictionaries into ``folder``."""
+    from fairseq_casrnn.inference.lm_inputs import reads_bos
     from fairseq_casrnn.models.sentence_encoder import SentenceClassifier
     from fairseq_casrnn.models.tagger import Tagger
 
@@ -112,7 +113,7 @@ def describe(model, task, folder: Path) -> dict[str, object]:
     about |= {"layers": rnn.num_layers, "hidden_size": rnn.hidden_size}
     about["state"] = ["h", "c"] if rnn.has_cell else ["h"]
     if not hasattr(model, "encoder"):
-        return about | {"kind": "language model"}
+        return about | {"kind": "language model", "reads_bos": reads_bos(model)}
     task.target_dictionary.save(str(folder / "dict.target.txt"))
     return about | {"kind": "translation", "target_dictionary": "dict.target.txt"}
 

@@ -180,6 +180,11 @@ class LanguageModel(Model):
         target = self.tokens(lines)
         source = np.roll(target, 1, axis=1)
         source[:, 0] = self.words.eos
+        if self.about.get("reads_bos"):  # trained with --add-bos-token
+            source, target = (
+                np.pad(part, ((0, 0), (1, 0)), constant_values=value)
+                for part, value in ((source, self.words.bos), (target, self.words.pad))
+            )
         found = self.run("model", tokens=source, **self.zero_state(len(lines)))["log_probs"]
         chosen = np.take_along_axis(found, target[..., None], axis=-1)[..., 0]
         return [f"{value:.4f}" for value in np.where(target == self.words.pad, 0, chosen).sum(1)]
@@ -346,7 +351,7 @@ class RawTranslation:
         """Split words by subword-nmt's merges."""
         from subword_nmt.apply_bpe import BPE
 
-        with open(path, encoding="utf-8") as codes:
+        with open(path, encoding="utf-8-sig") as codes:
             merges = BPE(codes)
         self.segment, self.mark = lambda line: merges.process_line(line).split(), "@@"
 

@@ -1,5 +1,6 @@
 """run.py, which runs exported models, compared with fairseq and the models themselves."""
 
+import codecs
 import io
 import json
 import shutil
@@ -89,16 +90,19 @@ def test_lines_of_a_batch_end_independently(tmp_path):
             assert best == [" ".join("w4" for _ in line.split()) for line in lines]
 
 
-@pytest.mark.full
-def test_log_probabilities(tmp_path):
+@pytest.mark.parametrize("reads_bos", [pytest.param(False, marks=pytest.mark.full), True])
+def test_log_probabilities(reads_bos, tmp_path):
     model, task = language_model()
+    model.reads_bos = reads_bos  # as fairseq-train --add-bos-token
     ours = exported(model, task, tmp_path)
     known = task.source_dictionary
+    first = [known.bos(), known.eos()] if reads_bos else [known.eos()]
     for line, found in zip(LINES, ours.answers(LINES), strict=True):
         target = encoded(known, [line])
-        source = torch.cat([target.new_tensor([[known.eos()]]), target[:, :-1]], dim=1)
+        source = torch.cat([target.new_tensor([first]), target[:, :-1]], dim=1)
         with torch.no_grad():
             table = model.get_normalized_probs(model(source), log_probs=True)
+        table = table[:, len(first) - 1 :]
         expected = table.gather(-1, target.unsqueeze(-1)).sum()
         assert float(found) == pytest.approx(float(expected), abs=1e-3)
 
@@ -177,6 +181,8 @@ def test_raw_text_is_preprocessed_like_the_training_text(units, tmp_path):
     raw = {"source_lang": "de", "target_lang": "en", "tokenizer": "moses_lowercase"}
     if units == "bpe.codes":
         learn_joint_bpe([text], 20, tmp_path / units)
+        codes = (tmp_path / units).read_bytes()
+        (tmp_path / units).write_bytes(codecs.BOM_UTF8 + codes)  # as some editors save it
         wanted = apply_bpe(tokenize_lines(RAW, "de"), tmp_path / units)
     else:
         (tmp_path / units).write_bytes(learn_pieces(text, 60))
