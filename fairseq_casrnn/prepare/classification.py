@@ -36,13 +36,13 @@ class LabelledRow:
         label: its class.
         texts: one text, or two of a pair, as in the file.
         line: number of its first line.
-        path: the file.
+        where: file and line, for messages.
     """
 
     label: str
     texts: tuple[str, ...]
     line: int
-    path: Path
+    where: str
 
     def original(self) -> dict[str, object]:
         """The original example, for evaluations."""
@@ -178,7 +178,7 @@ def read_rows(table: Table, layout: Layout, skip: bool) -> tuple[list[LabelledRo
             continue
         label = label_of(table, line, cells[layout.label])
         texts = tuple(map(leaves, texts)) if parses else texts
-        rows.append(LabelledRow(label, texts, line, table.path))
+        rows.append(LabelledRow(label, texts, line, table.where(line)))
     return rows, left_out
 
 
@@ -250,12 +250,12 @@ def check_classes(splits: dict[str, list[LabelledRow]]) -> None:
         if len(rows[0].texts) != len(train[0].texts):
             kinds = ("single texts", "pairs of texts")[:: 1 if len(rows[0].texts) == 1 else -1]
             raise UserError(
-                f"{rows[0].path} has {kinds[0]}, but --train has {kinds[1]}; choose --text-column "
+                f"--{name} has {kinds[0]}, but --train has {kinds[1]}; choose --text-column "
                 "and --pair-column"
             )
         if not any(row.label in known for row in rows):
             raise UserError(
-                f"{rows[0].path}, line {rows[0].line}: the label {quoted(rows[0].label)} is not in "
+                f"{rows[0].where}: the label {quoted(rows[0].label)} is not in "
                 f"--train ({', '.join(sorted(known)[:20])}), nor is any other of the file; correct "
                 "them, or choose another --label-column"
             )

@@ -6,7 +6,6 @@ import csv
 import io
 import re
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -269,7 +268,7 @@ def read_json_objects(path: Path, lines: Sequence[str]) -> Table:
             f"{path} is a single object of lists or objects; write one for each row (pandas: "
             "to_json(FILE, orient='records', lines=True))"
         )
-    names = list(Counter(name for _, entry in entries for name in entry))
+    names = list(dict.fromkeys(name for _, entry in entries for name in entry))
     rows: Rows = [
         (number, [as_text(entry[name]) if name in entry else None for name in names])
         for number, entry in entries
@@ -322,7 +321,7 @@ def read_folders(folder: Path) -> Table:
             f"{folder} must have a folder for each class, with a file for each text, but has "
             f"{names}; name a file, or another folder"
         )
-    return Table(folder, ["text", "label"], rows, notes)
+    return Table(folder, ["text", "label"], rows, notes, unit="file")
 
 
 def is_hidden(path: Path) -> bool:

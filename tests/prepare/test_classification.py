@@ -494,9 +494,9 @@ def test_splits_with_pairs_and_with_single_texts(tmp_path, capsys):
     pairs = [(label, text, text) for label, text in rows()]
     valid = write_tsv(tmp_path / "valid.tsv", [("label", "sentence1", "sentence2"), *pairs])
     error = fails(capsys, tmp_path, "--train", train, "--valid", valid)
-    assert "valid.tsv has pairs of texts, but --train has single texts; choose --text" in error
+    assert "--valid has pairs of texts, but --train has single texts; choose --text" in error
     error = fails(capsys, tmp_path, "--train", valid, "--valid", train)
-    assert "train.tsv has single texts, but --train has pairs of texts; choose --text" in error
+    assert "--valid has single texts, but --train has pairs of texts; choose --text" in error
 
 
 def test_invalid_encodings_and_missing_files(tmp_path, capsys):
@@ -586,3 +586,12 @@ def test_bad_options(tmp_path, capsys):
     train = write_tsv(tmp_path / "train.tsv", rows())
     error = fails(capsys, tmp_path, "--train", train, "--test", test)
     assert "test.tsv, line 2: the label 'Pos' is not in --train (neg, pos), nor is any" in error
+    entries = tmp_path / "test.json"
+    entries.write_text(json.dumps([{"text": "a", "label": "Pos"}], indent=1))
+    error = fails(capsys, tmp_path, "--train", train, "--test", entries)
+    assert "test.json, entry 1: the label 'Pos' is not in" in error
+    for label in ("Neg", "Pos"):
+        (tmp_path / "test" / label).mkdir(parents=True)
+        (tmp_path / "test" / label / "a.txt").write_text("a")
+    error = fails(capsys, tmp_path, "--train", train, "--test", tmp_path / "test")
+    assert "test, file 1: the label 'Neg' is not in" in error
