@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import lzma
-import os
 import re
 import shutil
 import sys
@@ -22,6 +21,7 @@ from pathlib import Path
 from fairseq_casrnn.data.text import check_parallel, decode_lines, is_clean, tokenize_sides
 from fairseq_casrnn.data.translation import ParallelCorpus, command, sides_of
 from fairseq_casrnn.errors import UserError, quoted
+from fairseq_casrnn.files import replacing
 
 SOURCE, TARGET = "de", "en"
 URL = "http://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz"
@@ -178,20 +178,19 @@ def download(folder: Path, url: str = URL, md5: str = MD5) -> Path:
     target = folder / "de-en.tgz"
     if not target.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        part = target.with_suffix(f".part{os.getpid()}")
-        part.unlink(missing_ok=True)
         print(f"downloading {url}", flush=True)
         try:
-            with urllib.request.urlopen(url, timeout=60) as stream, open(part, "xb") as file:
+            with (
+                urllib.request.urlopen(url, timeout=60) as stream,
+                replacing(target) as draft,
+                open(draft, "wb") as file,
+            ):
                 shutil.copyfileobj(stream, file)
-            os.replace(part, target)
         except OSError as err:
             raise UserError(
                 f"{url} cannot be downloaded ({err}); get de-en.tgz of IWSLT 2014 in another way "
                 "and give it with --archive FILE"
             ) from None
-        finally:
-            part.unlink(missing_ok=True)
     found = hashlib.md5(target.read_bytes(), usedforsecurity=False).hexdigest()
     if found != md5:
         raise UserError(

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import sys
 import zlib
@@ -34,9 +33,13 @@ from fairseq_casrnn.evaluation.runs import (
     run_name,
     write_predictions,
 )
+from fairseq_casrnn.files import replacing
 from fairseq_casrnn.plugin import USER_DIR
 from fairseq_casrnn.runs.layout import PREDICTIONS
 
+# Options of fairseq-generate: the model's own limits, from its training, decide; fairseq's default
+# may be lower.
+MODEL_LIMITS = ("--max-source-positions", "100000", "--max-target-positions", "100000")
 # Options of fairseq-generate that would make the recorded result wrong or prevent scoring.
 _REFUSED_OPTIONS = {
     "--gen-subset": "these are the scores of the test set; drop --gen-subset, or call "
@@ -74,22 +77,13 @@ def generate(
     """
     command = [str(data / "data-bin"), "--user-dir", USER_DIR]
     command += ["--path", str(checkpoint), "--beam", str(beam), "--gen-subset", "test"]
-    command += ["--max-tokens", "4000"]
-    # The model's own limits, from its training, then decide; fairseq's default may be lower.
-    command += ["--max-source-positions", "100000", "--max-target-positions", "100000"]
+    command += [*MODEL_LIMITS, "--max-tokens", "4000"]
     if (data / "text" / BPE_CODES).exists():
         command += ["--post-process", "subword_nmt"]
     elif find_model(data / "data-bin"):
         command += ["--post-process", "sentencepiece"]
-    part = output.with_name(f"{output.name}.part{os.getpid()}")
-    part.unlink(missing_ok=True)
-    try:
-        with explained():
-            with open(part, "x", encoding="utf-8") as file:
-                log = _run_generate([*command, *extra], file)
-            os.replace(part, output)
-    finally:
-        part.unlink(missing_ok=True)
+    with explained(), replacing(output) as draft, open(draft, "w", encoding="utf-8") as file:
+        log = _run_generate([*command, *extra], file)
     speed = _SPEED.search(log)
     if speed is None:
         return None

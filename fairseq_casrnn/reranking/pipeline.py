@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fairseq_casrnn.console.programs import Programs, python_command
+from fairseq_casrnn.console.programs import Programs, end_with_parent, python_command
 from fairseq_casrnn.data.checksum import checksum, contents
 from fairseq_casrnn.data.prepared import prepared_folder, prepared_languages
 from fairseq_casrnn.errors import UserError, check_at_least
-from fairseq_casrnn.files import make_folder
+from fairseq_casrnn.evaluation.evaluate_translation import MODEL_LIMITS
+from fairseq_casrnn.files import make_folder, replacing
 from fairseq_casrnn.inference.loading import checkpoint_file
 from fairseq_casrnn.plugin import USER_DIR
 from fairseq_casrnn.reranking.prepare import units
@@ -129,19 +130,15 @@ def generate(args: argparse.Namespace, split: str) -> None:
     command = python_command("fairseq_cli.generate", f"{args.data}/data-bin")
     command += ["--user-dir", USER_DIR, "--path", str(args.baseline), "--gen-subset", split]
     command += ["--beam", str(args.nbest), "--nbest", str(args.nbest), "--max-tokens", "2000"]
-    command += ["--no-progress-bar"]
+    command += [*MODEL_LIMITS, "--no-progress-bar"]
     log = path.with_name(f"{path.name}.log")
-    draft = path.with_name(f"{path.name}.{os.getpid()}")  # another process may write it, too
-    try:
+    with replacing(path) as draft:
         with open(draft, "wb") as output, open(log, "wb") as errors:
-            status = subprocess.run(command, stdout=output, stderr=errors).returncode
-        if status:
+            done = subprocess.run(command, stdout=output, stderr=errors, preexec_fn=end_with_parent)
+        if done.returncode:
             last = log.read_text("utf-8", "replace").splitlines()[-5:]
             print("\n".join(last), file=sys.stderr)
             raise UserError(f"fairseq-generate failed on {split}; see {log}")
-        os.rename(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def score(args: argparse.Namespace, split: str, programs: Programs) -> list[str]:

@@ -1,12 +1,16 @@
 """examples/rerank on a generated corpus."""
 
 import json
+import os
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 from command_lines.programs import train
 from corpora import write_multi30k
+from recipe_runs import stub_python
 
 from fairseq_casrnn.data import multi30k
 from fairseq_casrnn.data.text import read_lines
@@ -70,6 +74,36 @@ def test_from_a_corpus_to_bleu(tmp_path):
         file.write(b"prepared anew")
     error = run(*command, "--lm", lm, status=2)
     assert "has lists of another --baseline, --data or --nbest" in error
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems cannot tell the program")
+def test_a_killed_call_stops_fairseq_generate(tmp_path):
+    """Sentences may have as many tokens as the model allows, not fairseq's default of 1024."""
+    (tmp_path / "data-bin").mkdir()
+    (tmp_path / "data-bin" / "test.de-en.de.idx").touch()
+    asked, stopped = tmp_path / "out" / "valid.nbest.tmp", tmp_path / "stopped"
+    stub = stub_python(
+        tmp_path / "python",
+        f"trap 'touch {stopped}; exit' TERM\necho $@\nfor i in $(seq 1400); do sleep 0.05; done",
+    )
+    command = [sys.executable, "-m", "fairseq_casrnn.cli", "rerank", "all", "--baseline", __file__]
+    command += ["--data", tmp_path, "--prepared", tmp_path, "--out", tmp_path / "out"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHON": stub}
+    )
+    wait_until(lambda: asked.exists() and asked.read_text())
+    assert "--max-source-positions 100000 --max-target-positions 100000" in asked.read_text()
+    process.kill()
+    process.wait(timeout=60)
+    wait_until(stopped.exists)
+
+
+def wait_until(condition):
+    """Wait until something becomes true, for a minute at most."""
+    end = time.monotonic() + 60
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert condition()
 
 
 @pytest.mark.parametrize(
