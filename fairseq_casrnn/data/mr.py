@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from fairseq_casrnn.data.corpora import ClassificationCorpus, Example
-from fairseq_casrnn.data.readers import command, find, read_mixed
+from fairseq_casrnn.data.readers import add_split_seed, command, find, read_mixed
 from fairseq_casrnn.errors import UserError
 
 WHERE = (
@@ -46,7 +46,7 @@ def read_corpus(raw: Path, fold: int, seed: int) -> ClassificationCorpus:
 def options(parser: argparse.ArgumentParser) -> None:
     """Options of this corpus."""
     parser.add_argument("--fold", type=int, default=0, help="test fold, 0 to 9 (default: 0)")
-    parser.add_argument("--split-seed", type=int, default=1, help="seed of the folds (default: 1)")
+    add_split_seed(parser, "the folds")
 
 
 main = command(

@@ -218,9 +218,12 @@ def add_hold_out(parser: argparse.ArgumentParser, size: int) -> None:
         default=size,
         help="training examples held out for validation (default: %(default)s)",
     )
-    parser.add_argument(
-        "--split-seed", type=int, default=1, help="seed of the held-out set (default: 1)"
-    )
+    add_split_seed(parser)
+
+
+def add_split_seed(parser: argparse.ArgumentParser, of: str = "the held-out set") -> None:
+    """Add ``--split-seed``, the seed ``of`` what is chosen at random."""
+    parser.add_argument("--split-seed", type=int, default=1, help=f"seed of {of} (default: 1)")
 
 
 def read_blocks(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[list[str]]]]:

@@ -15,6 +15,7 @@ from pathlib import Path
 import regex
 
 from fairseq_casrnn.data.folder import SPLITS
+from fairseq_casrnn.data.readers import add_split_seed
 from fairseq_casrnn.data.text import is_clean, read_lines, tokenize_lines
 from fairseq_casrnn.data.translation import ParallelCorpus, command, sides_of
 from fairseq_casrnn.data.words import chinese_characters
@@ -113,7 +114,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         default=1000,
         help="number of sentences in each of valid and test (default: 1000)",
     )
-    parser.add_argument("--split-seed", type=int, default=1, help="seed of the split (default: 1)")
+    add_split_seed(parser, "the split")
     parser.add_argument(
         "--min-count",
         type=int,

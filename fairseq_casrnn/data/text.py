@@ -161,9 +161,7 @@ def _tokenize_task(job: tuple[str, str]) -> str:
     return moses_tokenize(*job)
 
 
-def tokenize_lines(
-    lines: Sequence[str], lang: str, lower: bool = True, workers: int = 1
-) -> list[str]:
+def tokenize_lines(lines: Sequence[str], lang: str, workers: int = 1) -> list[str]:
     """Moses-tokenise lines, then lower-case them (not before: Moses depends on capitals)."""
     jobs = [(line, lang) for line in lines]
     if workers > 1 and len(jobs) > 1000:
@@ -172,7 +170,7 @@ def tokenize_lines(
             out = pool.map(_tokenize_task, jobs, chunksize=500)
     else:
         out = [moses_tokenize(*job) for job in jobs]
-    return [line.lower() for line in out] if lower else out
+    return [line.lower() for line in out]
 
 
 def tokenize_sides(
@@ -192,16 +190,14 @@ def detokenize_lines(lines: Iterable[str], lang: str) -> list[str]:
     return [detokenizer.detokenize(line.split()) for line in lines]
 
 
-def is_clean(
-    src: str, tgt: str, min_len: int = 1, max_len: int = 175, ratio: float | None = 1.5
-) -> bool:
-    """Whether Moses' ``clean-corpus-n.perl -ratio RATIO … MIN MAX`` keeps a tokenised pair.
+def is_clean(src: str, tgt: str, max_len: int = 175, ratio: float | None = 1.5) -> bool:
+    """Whether Moses' ``clean-corpus-n.perl -ratio RATIO … 1 MAX_LEN`` keeps a tokenised pair.
 
     Lengths are in tokens. With ``ratio=None`` the ratio of the lengths is not checked.
     """
     a, b = src.split(), tgt.split()
     shorter, longer = sorted((len(a), len(b)))
-    if shorter < max(min_len, 1) or longer > max_len:
+    if shorter < 1 or longer > max_len:
         return False
     if ratio is not None and longer / shorter > ratio:
         return False

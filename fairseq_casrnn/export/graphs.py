@@ -85,9 +85,9 @@ def graphs(model, task) -> dict[str, Graph]:
     return build(model.cpu().float(), task)
 
 
-def random_sentences(dictionary, lengths, seed: int = 1) -> Tensor:
+def random_sentences(dictionary, lengths) -> Tensor:
     """Sentences ``(B, max(lengths))`` of random words, ended by </s> and padded on the right."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(1)
     first, count = dictionary.nspecial, len(dictionary)
     shape = (len(lengths), max(lengths))
     tokens = torch.randint(min(first, count - 1), count, shape, generator=generator)

@@ -16,7 +16,7 @@ from .sentence_backbones import Backbone, count_tokens
 
 
 class CharCNN(nn.Module):
-    """Convolution over the characters of each word, max pooling (Ma and Hovy 2016, §2.1).
+    """Convolution over three characters at a time, max pooling (Ma and Hovy 2016, §2.1).
 
     Args:
         characters: size of the character dictionary.
@@ -24,7 +24,6 @@ class CharCNN(nn.Module):
         embed_dim: size of the character embeddings, initialised within ±√(3 / embed_dim).
         filters: features of a word.
         dropout: on the embeddings.
-        width: width of the filters, in characters.
     """
 
     def __init__(
@@ -34,13 +33,12 @@ class CharCNN(nn.Module):
         embed_dim: int,
         filters: int,
         dropout: float = 0.0,
-        width: int = 3,
     ):
         super().__init__()
         self.padding = padding
         self.embed = uniform_embedding(characters, embed_dim, padding, (3 / embed_dim) ** 0.5)
         self.dropout = Dropout(dropout)
-        self.convolve = nn.Conv1d(embed_dim, filters, width, padding=width // 2)
+        self.convolve = nn.Conv1d(embed_dim, filters, 3, padding=1)
 
     def forward(self, spelling: Tensor) -> Tensor:
         """Features ``(B, T, filters)`` of characters (B, T, W), each word padded at its end.

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from fairseq_casrnn.data.folder import add_output_arguments
+from fairseq_casrnn.data.readers import add_split_seed
 from fairseq_casrnn.data.text import LANGUAGE
 from fairseq_casrnn.errors import UserError
 
@@ -34,9 +35,7 @@ def add_options(
         text = f"the same for {name} (default: {part} of --train)"
         parser.add_argument(f"--{name}", type=Path, help=text)
     if at_random:
-        parser.add_argument(
-            "--split-seed", type=int, default=1, help="seed of the held-out set (default: 1)"
-        )
+        add_split_seed(parser)
     add_output_arguments(parser)
     parser.add_argument(
         "--tokenizer",

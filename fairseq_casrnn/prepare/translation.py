@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fairseq_casrnn.data.folder import SPLITS
 from fairseq_casrnn.data.prepared import TOKENS
+from fairseq_casrnn.data.readers import add_split_seed
 from fairseq_casrnn.data.text import COMPRESSED, LANGUAGE, check_parallel, is_clean, tokenize_sides
 from fairseq_casrnn.data.translation import ParallelCorpus, prepare, sides_of
 from fairseq_casrnn.data.translation import add_arguments as add_output
@@ -41,9 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for side in ("source", "target"):
         text = f"code of the {side} language (default: the extension of its file)"
         parser.add_argument(f"--{side}-lang", metavar="CODE", help=text)
-    parser.add_argument(
-        "--split-seed", type=int, default=1, help="seed of the held-out set (default: 1)"
-    )
+    add_split_seed(parser)
     parser.add_argument(
         "--max-length",
         type=int,
