@@ -14,7 +14,7 @@ TAG = re.compile(r"O|[BIELSUW]-.+", re.DOTALL)
 ANY_TAG = re.compile(r"O|([BIMELSUW])(?:-(.+))?", re.DOTALL)
 BARE = "SPAN"  # type for spans whose tags are only B, I, …
 BEGINS, INSIDE = "BSUW", "IMEL"
-AS_IOB2 = {"B": "B", "S": "B", "U": "B", "W": "B", "I": "I", "E": "I", "L": "I"}
+AS_IOB2 = {"B": "B", "S": "B", "U": "B", "W": "B", "I": "I", "M": "I", "E": "I", "L": "I"}
 
 
 def are_spans(classes: Sequence[str]) -> bool:
@@ -39,9 +39,10 @@ def spans(tags: Sequence[str]) -> set[tuple[str, int, int]]:
 
 
 def as_bioes(tags: Sequence[str]) -> list[str]:
-    """Convert IOB1, IOB2 or BIOES to BIOES, in which adjacent spans of one type cannot merge."""
+    """Convert tags of any scheme to BIOES, in which adjacent spans of one type cannot merge."""
+    typed = [tag if tag == "O" or len(tag) > 1 else f"{tag}-{BARE}" for tag in tags]
     found = ["O"] * len(tags)
-    for kind, first, last in spans(tags):
+    for kind, first, last in spans(typed):
         found[first : last + 1] = [f"I-{kind}"] * (last + 1 - first)
         found[first], found[last] = f"B-{kind}", f"E-{kind}"
         if first == last:
@@ -100,12 +101,6 @@ def begins_with_b(sentences: Sequence[Sequence[str]]) -> bool:
             if (tag != "O" and before[1:] != tag[1:]) or before == "O" != tag:
                 starts[tag[0]] += 1
     return starts["B"] > starts["I"]
-
-
-def to_bioes(tags: Sequence[str]) -> list[str]:
-    """Convert tags of any scheme to BIOES, in which adjacent spans cannot merge."""
-    typed = [tag if tag == "O" or len(tag) > 1 else f"{tag}-{BARE}" for tag in tags]
-    return as_bioes([f"I{tag[1:]}" if tag[0] == "M" else tag for tag in typed])
 
 
 def count_orphan_continuations(sentences: Sequence[Sequence[str]]) -> int:

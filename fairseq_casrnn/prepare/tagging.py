@@ -14,10 +14,10 @@ from fairseq_casrnn.data.folder import SPLITS
 from fairseq_casrnn.data.readers import add_vocabulary, add_zero_digits
 from fairseq_casrnn.data.spans import (
     BARE,
+    as_bioes,
     count_orphan_continuations,
     find_scheme,
     non_span_tags,
-    to_bioes,
 )
 from fairseq_casrnn.data.symbols import SPECIAL
 from fairseq_casrnn.errors import UserError, quoted
@@ -232,7 +232,7 @@ def convert_spans(splits: dict[str, list[TaggedRow]], notes: dict[str, object]) 
     if scheme == "IOB2" and (orphans := count_orphan_continuations(tags)):
         notes["tags that continue no span, read as its beginning"] = orphans
     for row in every:
-        row.tags = to_bioes(row.tags)
+        row.tags = as_bioes(row.tags)
 
 
 def usual_tokenizer(sentences: list[TaggedRow]) -> str:

@@ -9,7 +9,7 @@ from tagged_corpora import sentences, write_conll03, write_pos
 
 from fairseq_casrnn import cli
 from fairseq_casrnn.data import conll03, pos
-from fairseq_casrnn.data.spans import as_bioes, count_orphan_continuations, find_scheme, to_bioes
+from fairseq_casrnn.data.spans import as_bioes, count_orphan_continuations, find_scheme
 
 from .conftest import refused
 
@@ -137,7 +137,7 @@ TAGS = {
 def test_schemes(scheme):
     rows = [row.split() for row in TAGS[scheme]]
     assert find_scheme(rows) == scheme
-    found = [" ".join(to_bioes(row)) for row in rows]
+    found = [" ".join(as_bioes(row)) for row in rows]
     assert found[:2] == TAGS["BIOES"]
     assert found[2:] in ([], ["B-C I-C E-C"])
 
