@@ -41,7 +41,7 @@ def read_bytes(path: str | Path) -> bytes:
             implausible for text.
     """
     path = Path(path)
-    module = COMPRESSED.get(path.suffix)
+    module = COMPRESSED.get(path.suffix.lower())
     try:
         return path.read_bytes() if module is None else _decompress(module, path)
     except FileNotFoundError:

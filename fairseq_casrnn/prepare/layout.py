@@ -109,8 +109,9 @@ def position(table: Table, names: list[str], option: str, value: str) -> int:
         return number - 1
     if value not in names:
         has = ", ".join(map(quoted, names))
+        place = "" if table.names else f" in line {table.rows[0][0]}"
         raise UserError(
-            f"{flag} is {value}, but {table.path} has {has} in line 1; give one of them, or the "
+            f"{flag} is {value}, but {table.path} has {has}{place}; give one of them, or the "
             "column's number"
         )
     column = names.index(value)

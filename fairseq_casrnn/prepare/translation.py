@@ -164,7 +164,7 @@ def read_pairs(
     lines = read_utf8(files[0])
     while not lines[-1].strip():
         lines.pop()
-    header = is_header(lines[0], args)
+    header = is_header(files[0], lines[0], args)
     if header:
         notes[f"{name}: the first row, left out as a header"] = ", ".join(lines[0].split("\t")[:2])
     pairs, wide = [], 0
@@ -197,8 +197,8 @@ def check_texts(path: Path, pairs: list[Pair]) -> None:
             )
 
 
-def is_header(line: str, args: argparse.Namespace) -> bool:
-    """Whether the first line names the columns: codes of the languages, or source and target.
+def is_header(path: Path, line: str, args: argparse.Namespace) -> bool:
+    """Whether the first line of a file names the columns: by language, or as source and target.
 
     Raises:
         UserError: it names them in the other order.
@@ -207,14 +207,18 @@ def is_header(line: str, args: argparse.Namespace) -> bool:
     sources, targets = {*SOURCE_NAMES, args.source_lang}, {*TARGET_NAMES, args.target_lang}
     if first in targets and second in sources:
         raise UserError(
-            f"the first line names the columns {first} and {second}; write the source first, or "
-            "exchange --source-lang and --target-lang"
+            f"the first line of {path} names the columns {first} and {second}; write the source "
+            "first, or exchange --source-lang and --target-lang"
         )
     return first in sources and second in targets
 
 
 def drop_repeated(raw: dict[str, list[Pair]], notes: dict[str, object]) -> list[Pair]:
-    """The different training pairs whose source is not in valid or test."""
+    """The different training pairs whose source is not in valid or test.
+
+    Raises:
+        UserError: there are none.
+    """
     held = {source.strip() for name in SPLITS[1:] for source, _ in raw[name]}
     once = list(dict.fromkeys(raw["train"]))
     kept = [pair for pair in once if pair[0].strip() not in held or not pair[0].strip()]
@@ -224,6 +228,10 @@ def drop_repeated(raw: dict[str, list[Pair]], notes: dict[str, object]) -> list[
     ):
         if count:
             notes[what] = count
+    if not kept:
+        raise UserError(
+            "every source of --train is also in --valid or --test; give these other files"
+        )
     return kept
 
 

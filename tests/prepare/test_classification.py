@@ -588,6 +588,8 @@ def test_bad_options(tmp_path, capsys):
     assert "test.tsv, line 2: the label 'Pos' is not in --train (neg, pos), nor is any" in error
     entries = tmp_path / "test.json"
     entries.write_text(json.dumps([{"text": "a", "label": "Pos"}], indent=1))
+    error = fails(capsys, tmp_path, "--train", entries, "--text-column", "texts")
+    assert "test.json has 'text', 'label'; give one of them" in error
     error = fails(capsys, tmp_path, "--train", train, "--test", entries)
     assert "test.json, entry 1: the label 'Pos' is not in" in error
     for label in ("Neg", "Pos"):

@@ -50,7 +50,7 @@ def test_a_folder_of_texts(tmp_path, capsys):
     """Texts are sorted by name; other files and subfolders are ignored."""
     texts = tmp_path / "texts"
     write_lines(texts / "b.txt", LINES[30:])
-    (texts / "a.txt.gz").write_bytes(gzip.compress("\n".join(LINES[:30]).encode()))
+    (texts / "a.txt.GZ").write_bytes(gzip.compress("\n".join(LINES[:30]).encode()))
     write_lines(texts / "README.md", ["no text"])
     write_lines(texts / "._b.txt", ["of a file browser"])
     write_lines(texts / "more" / "c.txt", ["nor this"])

@@ -97,7 +97,9 @@ def test_columns_in_the_other_order(first, tmp_path, capsys):
     write_lines(tmp_path / "x.tsv", [first, "a\tb"])
     options = ("--source-lang", "de", "--target-lang", "en", "--out", tmp_path / "out")
     assert prepare("--train", tmp_path / "x.tsv", *options) == 2
-    assert "write the source first, or exchange --source-lang" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: the first line of {tmp_path / 'x.tsv'} names the columns ")
+    assert "write the source first, or exchange --source-lang" in error
 
 
 def test_sentencepiece(tmp_path, capsys):
@@ -148,6 +150,12 @@ def test_too_many_files(tmp_path, capsys):
     files = [*write_files(tmp_path, pairs()), tmp_path / "train.fr"]
     assert prepare("--train", *files, "--out", tmp_path / "out") == 2
     assert "--train has 3 files; give two, or one with tabs" in capsys.readouterr().err
+
+
+def test_the_same_files_for_training_and_test(tmp_path, capsys):
+    files = write_files(tmp_path, pairs(20))
+    assert prepare("--train", *files, "--test", *files, "--out", tmp_path / "out") == 2
+    assert "every source of --train is also in --valid or --test" in capsys.readouterr().err
 
 
 def test_cleaning(tmp_path, capsys):
