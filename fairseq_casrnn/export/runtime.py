@@ -424,10 +424,10 @@ def chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
 
 
 def decoded(stream: Iterable[bytes]) -> Iterator[str]:
-    """The lines of a stream. Exits if one is not UTF-8."""
+    """The lines of a stream, without a byte-order mark. Exits if one is not UTF-8."""
     for number, line in enumerate(stream, start=1):
         try:
-            yield line.decode("utf-8").rstrip("\r\n")
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
             sys.exit(f"error: standard input, line {number} is not valid UTF-8 ({error.reason})")
 

@@ -162,6 +162,10 @@ def test_the_command_line(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.splitlines() == runtime.load(tmp_path).answers(["w4"])
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_word():
+    assert list(runtime.decoded([codecs.BOM_UTF8 + b"w4\r\n", b"w7"])) == ["w4", "w7"]
+
+
 RAW = ['Der "Hund" schläft -- um 8.30 Uhr.', "Well-known U.S.", "", "a  b\tc"]
 
 
