@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import tempfile
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from fairseq_casrnn import __version__
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.files import write_json
 from fairseq_casrnn.inference.loading import Checkpoint
 
 FORMATS = {"onnx": ".onnx", "int8": ".onnx", "torch": ".pt2"}
@@ -67,8 +67,7 @@ def run(args: argparse.Namespace) -> None:
             shutil.copy(Path(__file__).with_name("runtime.py"), draft / "run.py")
             if about.get("raw"):
                 shutil.copy(words.__file__, draft / "words.py")
-        text = json.dumps(about, indent=2, ensure_ascii=False) + "\n"
-        (draft / "export.json").write_text(text, encoding="utf-8")
+        write_json(draft / "export.json", about)
         draft.rename(args.output)
     total = sum(file.stat().st_size for file in args.output.iterdir())
     print(f"{args.output}: {', '.join(sorted(os.listdir(args.output)))}; {total / 1e6:.1f} MB")

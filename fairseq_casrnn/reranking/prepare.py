@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import shutil
 import tempfile
@@ -42,16 +41,14 @@ def run(args: argparse.Namespace) -> None:
         raise UserError(f"{args.out} exists; remove it to prepare again, or give another --out")
     try:
         args.out.parent.mkdir(parents=True, exist_ok=True)
-        stage = Path(tempfile.mkdtemp(prefix=f"{args.out.name}.", dir=args.out.parent))
+        place = tempfile.TemporaryDirectory(prefix=f".{args.out.name}.", dir=args.out.parent)
     except OSError:
         raise UserError(f"--out {args.out} cannot be created; give another folder") from None
-    try:
+    with place as folder:
+        stage = Path(folder, "new")
         write_texts(args.data, stage, source, target)
         binarise(args.data, stage, source, target)
-        stage.chmod(0o755)
-        os.rename(stage, args.out)
-    finally:
-        shutil.rmtree(stage, ignore_errors=True)
+        stage.rename(args.out)
     print(f"prepared {args.out}/{{{','.join(FOLDERS)}}}")
 
 
