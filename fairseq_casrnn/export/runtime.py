@@ -143,6 +143,8 @@ class Tagger(SentenceModel):
     def answers(self, lines: Sequence[str]) -> list[str]:
         """The tags of each line, separated by spaces."""
         split = [self.split(line) for line in lines]
+        if not any(split):  # the graph needs a word
+            return [""] * len(lines)
         inputs = {"tokens": self.tokens(lines)}
         if self.characters is not None:
             inputs["spelling"] = self.spelling(split)
@@ -154,16 +156,16 @@ class Tagger(SentenceModel):
         ]
 
     def spelling(self, split: Sequence[Sequence[str]]) -> np.ndarray:
-        """The characters ``(B, T, W)`` of words."""
+        """The characters ``(B, T, W)`` of the words of sentences; T is at least 1."""
         assert self.characters is not None
-        steps = max(1, *map(len, split))
-        rows = [self.characters.encode(word) for words in split for word in words]
-        padded = iter(self.characters.batch([*rows, [self.characters.pad]])[: len(rows)])
-        width = max(1, *map(len, rows), 1)
-        table = np.full((len(split), steps, width), self.characters.pad, dtype=np.int64)
-        for row, words in zip(table, split, strict=True):
-            for position in range(len(words)):
-                row[position] = next(padded)
+        padded = self.characters.batch(
+            [self.characters.encode(word) for words in split for word in words]
+        )
+        shape = (len(split), max(map(len, split)), padded.shape[1])
+        table = np.full(shape, self.characters.pad, dtype=np.int64)
+        ends = np.cumsum([len(words) for words in split])
+        for row, rows in zip(table, np.split(padded, ends[:-1]), strict=True):
+            row[: len(rows)] = rows
         return table
 
 

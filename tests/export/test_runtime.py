@@ -145,6 +145,7 @@ def test_normalised_words_and_original_spelling(tmp_path):
     (row,) = ours.spelling([["w4", "W5"]])
     letters = task.characters
     assert row.tolist() == [[letters.index(x) for x in word] for word in ("w4", "W5")]
+    assert ours.answers(["", " "]) == ["", ""]
 
 
 @pytest.mark.full
