@@ -453,14 +453,28 @@ def warn_unknown(model: Model, lines: Sequence[str], first: int, raw: bool = Fal
     return False
 
 
+def positive(text: str) -> int:
+    """Type of a size on the command line."""
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return int(text)
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", nargs="?", type=Path, default=Path(__file__).parent)
-    parser.add_argument("--batch-size", type=int, default=32, help="lines per batch (default: 32)")
-    parser.add_argument("--beam", type=int, default=5, help="beam size of translation (default: 5)")
     parser.add_argument(
-        "--max-length", type=int, default=200, help="longest translation, in words (default: 200)"
+        "--batch-size", type=positive, default=32, help="lines per batch (default: 32)"
+    )
+    parser.add_argument(
+        "--beam", type=positive, default=5, help="beam size of translation (default: 5)"
+    )
+    parser.add_argument(
+        "--max-length",
+        type=positive,
+        default=200,
+        help="longest translation, in words (default: 200)",
     )
     parser.add_argument(
         "--raw",

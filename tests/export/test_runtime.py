@@ -167,6 +167,13 @@ def test_a_byte_order_mark_is_no_part_of_the_first_word():
     assert list(runtime.decoded([codecs.BOM_UTF8 + b"w4\r\n", b"w7"])) == ["w4", "w7"]
 
 
+@pytest.mark.parametrize("option", ["--batch-size", "--beam", "--max-length"])
+def test_sizes_are_at_least_one(option, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        runtime.main([str(tmp_path), option, "0"])
+    assert f"error: argument {option}: 0 is less than 1" in capsys.readouterr().err
+
+
 RAW = ['Der "Hund" schläft -- um 8.30 Uhr.', "Well-known U.S.", "", "a  b\tc"]
 
 
