@@ -28,6 +28,8 @@ one as it is. --max-epoch, --max-update and --total-num-update can extend a trai
 learning rate allows it (a rate that has fallen to zero stays there or jumps up). A training with
 other options or data needs another --out. The recipe has the settings; options after -- override
 them. Training uses the GPU if there is one."""
+# Options that the names of a run's folders stand for, and what sets them.
+IN_FOLDER = {"--arch": "--arch", "-a": "--arch", "--seed": "--seed", "--save-dir": "--out"}
 RECORDED = """\
 Appends a JSON line for each run to results.jsonl in --out, and prints mean ± deviation over
 seeds."""
@@ -113,8 +115,15 @@ def trainings(recipe: Recipe, options: StepOptions, look_up: bool = False) -> It
     """The chosen systems with the chosen seeds.
 
     Raises:
-        UserError: a system is unknown, see :meth:`.Recipe.check_system` for ``look_up``.
+        UserError: a system is unknown, see :meth:`.Recipe.check_system` for ``look_up``; or an
+            option after ``--`` contradicts the folder.
     """
+    for option in (word.partition("=")[0] for word in options.extra):
+        if option in IN_FOLDER:
+            raise UserError(
+                f"{option} after -- contradicts the folder OUT/SYSTEM/seedN; "
+                f"give {IN_FOLDER[option]} before -- instead"
+            )
     vectors = chosen_vectors(options)
     extra = ["--max-epoch", "1", *options.extra] if options.tiny else options.extra
     archs = options.arch or ([recipe.tiny] if options.tiny else recipe.archs)

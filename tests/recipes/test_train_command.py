@@ -83,6 +83,18 @@ def test_dry_run_of_another_architecture(tmp_path, capsys):
     assert "--arch cas_lstm_tiny " in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("option", "instead"),
+    [("--seed=2", "--seed"), ("--save-dir", "--out"), ("--arch", "--arch"), ("-a", "--arch")],
+)
+def test_options_after_the_dashes_that_contradict_the_folder(option, instead, tmp_path, capsys):
+    folder = prepared(tmp_path / "x", "translation", {TOKENS: 9000})
+    assert cli.main(["train", "translation", str(folder), "--dry-run", "--", option, "2"]) == 2
+    name = option.partition("=")[0]
+    assert f"error: {name} after -- contradicts the folder" in (err := capsys.readouterr().err)
+    assert f"give {instead} before -- instead\n" in err
+
+
 def test_only_language_models_carry_state(tmp_path, capsys):
     folder = prepared(tmp_path / "x", "translation", {TOKENS: 9000})
     assert cli.main(["train", "translation", str(folder), "--carry-state"]) == 2
