@@ -482,6 +482,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         help="read raw text and preprocess it like the training text",
     )
     args = parser.parse_args(argv)
+    if not (args.folder / "export.json").is_file():
+        sys.exit(f"error: {args.folder} has no export.json; name a folder that casrnn export wrote")
     model: Any = load(args.folder)  # any class of KINDS
     search = {"beam": args.beam, "max_length": args.max_length}
     raw = raw_text(args.folder, model) if args.raw else None

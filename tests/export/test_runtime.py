@@ -174,6 +174,11 @@ def test_sizes_are_at_least_one(option, tmp_path, capsys):
     assert f"error: argument {option}: 0 is less than 1" in capsys.readouterr().err
 
 
+def test_a_folder_without_an_export(tmp_path):
+    with pytest.raises(SystemExit, match=r"error: .* has no export.json; name a folder that casr"):
+        runtime.main([str(tmp_path)])
+
+
 RAW = ['Der "Hund" schläft -- um 8.30 Uhr.', "Well-known U.S.", "", "a  b\tc"]
 
 
