@@ -14,6 +14,8 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
 
 from fairseq_casrnn.recurrence.products import linear
 from fairseq_casrnn.runs import environment
@@ -97,6 +99,18 @@ def median_seconds(jobs: dict[str, Callable[[], None]], rounds: int) -> dict[str
             synchronize()
             times[key].append(time.perf_counter() - start)
     return {key: statistics.median(seconds[2:]) for key, seconds in times.items()}
+
+
+def gpu_seconds(job: Callable[[], None]) -> float:
+    """Seconds that the GPU computes in a call of ``job``, in which the host may take longer."""
+    job()
+    synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as found:
+        job()
+        synchronize()
+    events = found.key_averages()
+    on_gpu = [event for event in events if event.device_type == DeviceType.CUDA]
+    return sum(event.self_device_time_total for event in on_gpu) / 1e6
 
 
 def ceiling(

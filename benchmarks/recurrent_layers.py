@@ -5,8 +5,9 @@
 
 Prints Markdown tables: milliseconds, microseconds a step of one layer, tokens a second, the time
 over nn.LSTM's, the same per unit of arithmetic (five gates multiply more than four), and the share
-of the machine's own speed at products of matrices, measured just before. Engine ``reference`` is
-the plain loop over time that one writes by hand. Settings 12 and 24 show what a step costs.
+of the machine's own speed at products of matrices, measured just before; on a GPU, also the share
+of the time in which it computes. Engine ``reference`` is the plain loop over time that one writes
+by hand. Settings 12 and 24 show what a step costs.
 
 nn.LSTM concatenates its two directions after every layer, which is more to compute; beside
 bidirectional layers it is therefore built as two one-directional ones.
@@ -117,7 +118,10 @@ def compare(
             step, rate = 1e6 * seconds[name] / (steps * DEPTH), steps * batch / seconds[name]
             figures = [f"{1e3 * seconds[name]:.1f}", f"{step:.1f}", f"{rate:,.0f}"]
             rows.append([name, *figures, f"{ratio:.2f}", f"{unit:.2f}", f"{share:.0%}"])
-        text += f"\n{title}:\n\n" + machine.table(COLUMNS, rows)
+            if device == "cuda":
+                rows[-1].append(f"{machine.gpu_seconds(jobs[name]) / seconds[name]:.0%}")
+        columns = [*COLUMNS, "GPU busy"] if device == "cuda" else COLUMNS
+        text += f"\n{title}:\n\n" + machine.table(columns, rows)
     return text
 
 

@@ -4,11 +4,13 @@ import re
 import subprocess
 import sys
 from argparse import ArgumentTypeError
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.autograd import DeviceType
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
@@ -63,6 +65,23 @@ def test_layers(monkeypatch, bidirectional):
     for row in table_rows(text)[2:6]:
         ms, step = map(float, row[1:3])
         assert step == pytest.approx(1000 * ms / (3 * layers.DEPTH), abs=0.05 * 1000 / 6 + 0.05)
+
+
+def test_gpu_seconds_are_those_of_kernels(monkeypatch):
+    """Not those of the host's calls, among which profiles count kernels a second time."""
+    events = [
+        SimpleNamespace(device_type=kind, self_device_time_total=micros)
+        for kind, micros in (
+            (DeviceType.CUDA, 300.0),
+            (DeviceType.CPU, 500.0),
+            (DeviceType.CUDA, 200),
+        )
+    ]
+    found = SimpleNamespace(key_averages=lambda: events)
+    monkeypatch.setattr(machine, "profile", lambda activities: nullcontext(found))
+    calls = []
+    assert machine.gpu_seconds(lambda: calls.append(1)) == pytest.approx(500e-6)
+    assert len(calls) == 2  # the first one warms up
 
 
 @pytest.mark.skipif(precision.why_not_int8() is not None, reason="int8 cannot be computed here")
