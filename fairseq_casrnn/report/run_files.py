@@ -70,7 +70,7 @@ def read_run(folder: Path, subset: str) -> RunFiles:
     run.curves = curves_of(records(text) if text else validations(record))
     evaluations = record.get("evaluations", [])
     for one in (last_result(folder), scores, *evaluations):
-        if one.get("subset", subset) == subset:
+        if one.get("subset", subset) == subset and "options" not in one:
             run.scores |= {n: one[n] for n in METRICS if isinstance(one.get(n), (int, float))}
     run.command = command_of(folder, record, text)
     run.typed = record.get("command", "")
@@ -91,7 +91,10 @@ def read_object(path: Path) -> dict:
 
 
 def last_result(folder: Path) -> dict:
-    """The last result of a run in ``results.jsonl`` of all runs, which recipes write."""
+    """The last result of a run in ``results.jsonl`` of all runs, which recipes write.
+
+    Experiments with options of fairseq-generate do not count.
+    """
     path = folder.parent.parent / RESULTS
     found: dict = {}
     if path.is_file():
@@ -100,8 +103,9 @@ def last_result(folder: Path) -> dict:
                 one = parse_json(line)
             except ValueError:  # truncated by an interruption
                 continue
-            if isinstance(one, dict) and one.get("arch") == folder.parent.name:
-                found = one if f"seed{one.get('seed')}" == folder.name else found
+            if isinstance(one, dict) and "options" not in one:
+                own = [one.get("arch"), f"seed{one.get('seed')}"] == [*folder.parts[-2:]]
+                found = one if own else found
     return found
 
 

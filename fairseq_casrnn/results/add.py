@@ -200,7 +200,8 @@ def chosen_evaluation(content: dict, table: Table, checkpoint: str | None, folde
     if len(found) == 1:
         return found[0]
     if not found:
-        raise UserError(f"{folder} has no evaluation on {table.subset}; evaluate it first")
+        wanted = f"{table.subset} of checkpoint {checkpoint}" if checkpoint else table.subset
+        raise UserError(f"{folder} has no evaluation on {wanted}; evaluate it first")
     names = ", ".join(str(one.get("checkpoint")) for one in found)
     raise UserError(
         f"{folder} has {len(found)} evaluations on {table.subset}, of checkpoints {names}; choose "
@@ -280,9 +281,12 @@ def paired(
 
 
 def check_predicted_by(run: Path, content: dict, subset: str, checkpoint: str | None) -> None:
-    """Raise UserError if a run's predictions, its last evaluation's, are of another checkpoint."""
-    evaluations = content.get("evaluations", [])
-    last = [one for one in evaluations if one.get("subset", "test") == subset][-1:]
+    """Raise UserError if a run's predictions, its last evaluation's, are of another checkpoint.
+
+    Evaluations with options of fairseq-generate write no predictions.
+    """
+    known = [one for one in content.get("evaluations", []) if "options" not in one]
+    last = [one for one in known if one.get("subset", "test") == subset][-1:]
     if last and last[0].get("checkpoint") != checkpoint:
         raise UserError(
             f"the predictions for {subset} in {run} are of checkpoint {last[0].get('checkpoint')}, "

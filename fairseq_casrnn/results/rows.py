@@ -136,5 +136,7 @@ def check_no_repetition(rows: Iterable[Row], path: Path) -> None:
 def append(path: Path, rows: Iterable[Row]) -> None:
     """Append rows to a file, all or none. Raises UserError if it cannot be written."""
     before = path.read_text("utf-8") if path.is_file() else ""
+    if before and not before.endswith("\n"):
+        before += "\n"
     lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     write_text(path, before + "".join(lines))

@@ -101,6 +101,7 @@ def test_record_of_a_run_comes_first(tmp_path):
         "evaluations": [
             {"subset": "valid", "accuracy": 1.0, "command": "casrnn evaluate x --subset valid"},
             {"subset": "test", "accuracy": 77.0, "command": "casrnn evaluate x"},
+            {"subset": "test", "accuracy": 2.0, "options": "--lenpen 2"},  # an experiment
         ],
     }
     (run / "run.json").write_text(json.dumps(record))
@@ -135,6 +136,7 @@ def test_scores_of_a_recipe(tmp_path):
     lines = [
         {"arch": "lm", "seed": 2, "test": 9.0},
         {"arch": "lm", "seed": 2, "valid": 4.7, "test": 4.6},
+        {"arch": "lm", "seed": 2, "valid": 3.0, "test": 3.0, "options": "--lenpen 2"},
         {"arch": "lm", "seed": 1, "test": 1.0},
         {"arch": "other", "seed": 2, "test": 2.0},
     ]

@@ -135,8 +135,16 @@ def test_predictions_of_another_checkpoint_are_not_compared(project, capsys, sys
     assert add(folders["pear"], "--checkpoint", "best") == 2
     expected = f"the predictions for test in {folders[system]} are of checkpoint ema, which was"
     assert expected in capsys.readouterr().err
-    path.write_text(json.dumps(content | {"evaluations": [ema, best]}))
+    experiment = ema | {"options": "--lenpen 2"}  # writes no predictions
+    path.write_text(json.dumps(content | {"evaluations": [ema, best, experiment]}))
     assert add(folders["pear"], "--checkpoint", "best") == 0
+
+
+def test_rows_are_added_after_a_last_line_without_a_line_end(project):
+    assert add(project.run(seed=2)) == 0
+    project.path.write_text(project.path.read_text().rstrip("\n"))
+    assert add(project.run()) == 0
+    assert [row["seed"] for row in project.rows()] == [2, 1]
 
 
 @pytest.mark.parametrize(
@@ -174,7 +182,7 @@ def test_predictions_of_another_checkpoint_are_not_compared(project, capsys, sys
         ),
         ({}, ["--setting", "units"], "--setting units is not NAME=VALUE"),
         ({}, ["--setting", "minutes=3"], "a setting has the name of the field 'minutes'"),
-        ({}, ["--checkpoint", "last"], "has no evaluation on test"),
+        ({}, ["--checkpoint", "last"], "has no evaluation on test of checkpoint last; evaluate it"),
     ],
 )
 def test_runs_that_are_refused(changes, options, message, project, capsys):
