@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import hashlib
+import ipaddress
 import re
 import time
 from collections.abc import Sequence
@@ -48,6 +49,14 @@ class Settings:
     batch_size: int = 32
     max_characters: int = 2000
     hosts: Sequence[str] = LOOPBACK
+
+
+def allowed_hosts(host: str, address: str) -> Sequence[str]:
+    """``hosts`` of a server that listens at an IP ``address``, given as ``--host host``.
+
+    Any host name is allowed unless only this machine can reach the address.
+    """
+    return (*LOOPBACK, address, host) if ipaddress.ip_address(address).is_loopback else ()
 
 
 def make_app(predictor: Predictor, settings: Settings) -> Starlette:

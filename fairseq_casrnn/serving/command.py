@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ipaddress
 import logging
 import signal
 import socket
@@ -69,7 +68,7 @@ def run(args: argparse.Namespace) -> None:
     try:
         import uvicorn
 
-        from fairseq_casrnn.serving.app import LOOPBACK, Settings, make_app
+        from fairseq_casrnn.serving.app import Settings, allowed_hosts, make_app
     except ImportError as error:
         if error.name not in ("uvicorn", "starlette", "prometheus_client"):
             raise
@@ -78,11 +77,12 @@ def run(args: argparse.Namespace) -> None:
         ) from None
     with open_listener(args.host, args.port) as listener:
         predictor = load(args)
+        address, port = listener.getsockname()[:2]
         settings = Settings(
             name=shown_path(args.path),
             batch_size=args.batch_size,
             max_characters=args.max_characters,
-            hosts=LOOPBACK if is_loopback(args.host) else (),
+            hosts=allowed_hosts(args.host, address),
         )
         config = uvicorn.Config(
             make_app(predictor, settings),
@@ -92,7 +92,6 @@ def run(args: argparse.Namespace) -> None:
             proxy_headers=False,
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         )
-        address, port = listener.getsockname()[:2]
         netloc = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
         show(
             [f"serving {settings.name}, a {predictor.kind}, at http://{netloc}/ (Ctrl+C stops it)"]
@@ -124,15 +123,6 @@ def open_listener(host: str, port: int) -> socket.socket:
     # asyncio does this only for sockets that it creates; without it, responses take 40 ms more.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
-    if host == "localhost":
-        return True
-    with contextlib.suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return False
 
 
 @contextlib.contextmanager

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from fairseq_casrnn import cli
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.serving.app import allowed_hosts
 from fairseq_casrnn.serving.command import open_listener, shown_path
 
-from .common import ask, unpack
+from .common import Echo, ask, send, serving, unpack
 
 
 def serve(*argv):
@@ -76,6 +78,21 @@ def test_small_packets_are_sent_at_once():
     """asyncio sets TCP_NODELAY only on sockets that it creates itself."""
     with open_listener("127.0.0.1", 0) as listener:
         assert listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.2", "127.1", "::1"])
+def test_the_printed_address_is_answered_and_other_hosts_are_not(host):
+    try:
+        with open_listener(host, 0) as listener:
+            address = listener.getsockname()[0]
+    except UserError:
+        pytest.skip("this machine has no IPv6")
+    with serving(Echo(), hosts=allowed_hosts(host, address)) as url:
+        netloc = f"[{address}]" if ":" in address else address
+        for name in (netloc, host if netloc == address else netloc, "localhost"):
+            assert send(url, "/", headers={"Host": f"{name}:8000"})[0] == 200
+        assert send(url, "/", headers={"Host": "attacker.example"})[0] == 400
+    assert allowed_hosts("0.0.0.0", "0.0.0.0") == ()
 
 
 def test_invalid_options(tmp_path, capsys):
