@@ -10,10 +10,10 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 SIGNALS = [
     number for name in ("SIGINT", "SIGTERM", "SIGUSR1") if (number := getattr(signal, name, 0))
@@ -36,9 +36,8 @@ class Programs:
         command = python_command(program, *arguments)
         if self.dry_run:
             return print(shlex.join(command), flush=True)
-        with forwarding_signals() as (children, received):
-            children.append(subprocess.Popen(command, preexec_fn=end_with_parent))
-            status = children[0].wait()
+        with forwarding_signals() as (start, received):
+            status = start(command).wait()
         if received or status:
             raise SystemExit(exit_status(status, received))
 
@@ -49,14 +48,8 @@ class Programs:
             Its exit status.
         """
         command = python_command("fairseq_cli.train", *arguments)
-        with forwarding_signals() as (children, received), open(log, "ab", buffering=0) as file:
-            child = subprocess.Popen(
-                command,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                preexec_fn=end_with_parent,
-            )
-            children.append(child)
+        with forwarding_signals() as (start, received), open(log, "ab", buffering=0) as file:
+            child = start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             shown = ((child.stdout, sys.stdout.buffer), (child.stderr, sys.stderr.buffer))
             copiers = [threading.Thread(target=copy, args=(*pair, file)) for pair in shown]
             for copier in copiers:
@@ -99,14 +92,14 @@ def copy(source: BinaryIO, shown: BinaryIO, log: BinaryIO) -> None:
 
 
 @contextlib.contextmanager
-def forwarding_signals() -> Iterator[tuple[list[subprocess.Popen], list[int]]]:
-    """Forward signals to the programs that are called in the context; they end first.
+def forwarding_signals() -> Iterator[tuple[Callable[..., subprocess.Popen], list[int]]]:
+    """Forward signals to the programs that are started in the context; they end first.
 
     Ctrl-C reaches all processes of a terminal anyway. Others are forwarded; receiving one twice is
     harmless.
 
     Yields:
-        A list for the child processes, and a list of the received signals.
+        ``subprocess.Popen``, for a program that ends with this one, and the received signals.
     """
     children: list[subprocess.Popen] = []
     received: list[int] = []
@@ -117,13 +110,20 @@ def forwarding_signals() -> Iterator[tuple[list[subprocess.Popen], list[int]]]:
             if number != signal.SIGINT:
                 child.send_signal(number)
 
+    def start(command: list[str], **options: Any) -> subprocess.Popen:
+        child = subprocess.Popen(command, preexec_fn=end_with_parent, **options)
+        children.append(child)
+        for number in received:  # before the program was known
+            child.send_signal(number)
+        return child
+
     before = {}
     if threading.current_thread() is threading.main_thread():  # Python allows handlers only there
         # Ignored signals, such as Ctrl-C in the background, stay ignored.
         active = [one for one in SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]
         before = {number: signal.signal(number, handle) for number in active}
     try:
-        yield children, received
+        yield start, received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

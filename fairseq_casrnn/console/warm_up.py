@@ -13,6 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from fairseq_casrnn.console.programs import end_with_parent
 from fairseq_casrnn.errors import UserError, one_sentence
 from fairseq_casrnn.plugin import USER_DIR, add_user_dir, pass_on_plugin
 
@@ -82,7 +83,10 @@ def run(args: argparse.Namespace) -> None:
         started = []
         for number, command in enumerate(commands(training, args.dtype, folder)):
             log = open(Path(folder, f"{number}.log"), "w+", encoding="utf-8")  # noqa: SIM115
-            started.append((subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT), log))
+            process = subprocess.Popen(
+                command, stdout=log, stderr=subprocess.STDOUT, preexec_fn=end_with_parent
+            )
+            started.append((process, log))
         failed = [log for process, log in started if process.wait()]
         if failed:
             failed[0].seek(0)

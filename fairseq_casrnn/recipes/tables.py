@@ -12,9 +12,20 @@ from fairseq_casrnn.recipes.options import Step, StepOptions, each_part, parse
 from fairseq_casrnn.recipes.recipe import EVALUATION, Recipe, as_arguments
 from fairseq_casrnn.recipes.steps import call_reader, evaluate_systems, train_systems
 
+COMPARED = ("classification", "tagging")  # kinds with the scores of ``tables sets``
+
 
 def table(recipe: Recipe, argv: Sequence[str]) -> None:
-    """Make the table of a recipe. Raises UserError unless it has parts, variants or depths."""
+    """Make the table of a recipe.
+
+    Raises:
+        UserError: it has no parts, variants or depths, or has them for a kind without a table.
+    """
+    if (recipe.parts.option or recipe.variants) and recipe.kind not in COMPARED:
+        raise UserError(
+            f"{recipe.path} has no table: its kind is {recipe.kind}, and only those of "
+            f"{' and '.join(COMPARED)} compare parts or variants; call train and evaluate"
+        )
     if recipe.parts.option:
         return table_of_parts(recipe, argv)
     if recipe.variants:
@@ -78,8 +89,13 @@ def table_of_depths(recipe: Recipe, argv: Sequence[str]) -> None:
     """Train and evaluate the systems of the chosen depths; the table has a row for each depth."""
     names = ("depth", "seed", "seeds", "data", "out", "checkpoint")
     options = parse(Step("table", names, recipe.about, "fairseq-train"), recipe, argv)
-    depths = options.depth or recipe.depths
-    options.arch = [name for depth in depths for name in recipe.archs if name.endswith(f"_{depth}")]
+    options.arch = []
+    for depth in options.depth or recipe.depths:
+        found = [name for name in recipe.archs if name.endswith(f"_{depth}")]
+        if not found:
+            known = ", ".join(recipe.depths)
+            raise UserError(f"no system has the depth {depth}; choose --depth from {known}")
+        options.arch += found
     options.seed = options.seed or list(recipe.seeds)
     train_systems(recipe, options)
     evaluate_systems(recipe, dataclasses.replace(options, extra=[]))

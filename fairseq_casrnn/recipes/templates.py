@@ -41,7 +41,13 @@ def fill(text: str, variables: Mapping[str, str]) -> str:
     """
     found = EXPRESSION.fullmatch(text)
     if found:
-        return format(evaluate(found["expression"], variables), (found["format"] or ":")[1:])
+        value = evaluate(found["expression"], variables)
+        try:
+            return format(value, (found["format"] or ":")[1:])
+        except ValueError:
+            raise UserError(
+                f"{quoted(text)} formats a text; only numbers have a format, drop it"
+            ) from None
     try:
         return Template(text).substitute(variables)
     except KeyError as error:

@@ -1,7 +1,9 @@
 """``casrnn warm-up``: the trainings that it starts, and what it says when it cannot."""
 
 import os
+import subprocess
 import sys
+import time
 
 import pytest
 import torch
@@ -46,6 +48,32 @@ def test_a_training_that_fails_says_why(gpu, monkeypatch, capsys):
     monkeypatch.setattr(warm_up, "PROGRAM", [sys.executable, "-c", script])
     assert cli.main(["warm-up", "data"]) == 2
     assert "fairseq-train failed: error: no such data" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems cannot tell the trainings")
+def test_a_killed_command_stops_its_trainings(tmp_path):
+    stopped = tmp_path / "stopped"
+    training = f"trap 'touch {stopped}; exit' TERM; touch {tmp_path}/begun; " + (
+        "for i in $(seq 1400); do sleep 0.05; done"
+    )
+    script = (
+        "import torch; torch.cuda.is_available = lambda: True\n"
+        "from fairseq_casrnn.console import warm_up; from fairseq_casrnn import cli\n"
+        f"warm_up.PROGRAM = ['sh', '-c', {training!r}]\n"
+        "cli.main(['warm-up', 'data'])"
+    )
+    command = subprocess.Popen([sys.executable, "-c", script])
+    wait_for(tmp_path / "begun")
+    command.kill()
+    command.wait(timeout=60)
+    wait_for(stopped)
+
+
+def wait_for(path):
+    until = time.monotonic() + 60
+    while not path.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert path.exists()
 
 
 def test_a_plugin_is_passed_on(tmp_path, monkeypatch):

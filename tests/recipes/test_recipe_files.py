@@ -5,14 +5,16 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 from recipe_runs import EXAMPLES
 
 from fairseq_casrnn import cli
-from fairseq_casrnn.console.programs import copy
+from fairseq_casrnn.console.programs import Programs, copy
 from fairseq_casrnn.data.checksum import checksum, checksum_of_training_data
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.plugin import USER_DIR
@@ -98,6 +100,10 @@ def test_vectors_are_frozen_where_the_paper_freezes_them(name, paper, fixed, tmp
         ("settings: {lr: $ 1}", "'$ 1' has a $ without a name; write $$ for a $"),
         ("settings: {lr: $(1 +)}", "'1 +' cannot be computed; use variables, numbers, "),
         ("when: [{if: A, settings: {lr: 1}}]", "there is no variable A; declare it"),
+        (
+            "variables: {A: x}\nsettings: {lr: $(A:.2g)}",
+            "'$(A:.2g)' formats a text; only numbers have a format, drop it",
+        ),
     ],
 )
 def test_mistakes_in_a_recipe_name_file_and_key(text, message, tmp_path):
@@ -262,6 +268,24 @@ def test_output_is_shown_if_the_log_cannot_be_written(tmp_path, capsys):
     assert capsys.readouterr().err.startswith(f"warning: cannot write to {full} (")
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_a_program_starts_reaches_it(tmp_path, monkeypatch, number):
+    program = tmp_path / "wait.py"
+    program.write_text("import time; time.sleep(30)")
+    popen = subprocess.Popen
+
+    def interrupted(*args, **options):
+        child = popen(*args, **options)
+        os.kill(os.getpid(), number)
+        return child
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    start = time.monotonic()
+    with pytest.raises(SystemExit):
+        Programs().call(str(program))
+    assert time.monotonic() - start < 20
+
+
 def test_a_dry_run_prints_commands_and_writes_nothing(tmp_path, capsys):
     recipe = EXAMPLES / "mr" / "recipe.yaml"
     where = ["--data", f"{tmp_path}/the data", "--out", f"{tmp_path}/out"]
@@ -385,10 +409,17 @@ def test_translation_has_no_option_for_vectors(capfd):
         (["trian", "x"], "invalid choice: 'trian'"),
         (["train"], "the following arguments are required: RECIPE; see --help"),
         (["table", "{mr}", "--data", "x"], "recipe.yaml has no table; give it parts, variants or"),
+        (["table", "{dyck}", "--dry-run"], "has no table: its kind is brackets, and only those of"),
+        (
+            ["table", "{depths}", "--depth", "3,7", "--dry-run"],
+            "no system has the depth 7; choose --depth from 3, 5, 10",
+        ),
     ],
 )
 def test_mistakes_on_the_command_line(argv, message, capsys):
-    argv = [word.format(mr=EXAMPLES / "mr" / "recipe.yaml") for word in argv]
+    folders = {"mr": "mr", "dyck": "dyck", "depths": "tatoeba_zh_en"}
+    recipes = {name: EXAMPLES / folder / "recipe.yaml" for name, folder in folders.items()}
+    argv = [word.format(**recipes) for word in argv]
     try:
         status = cli.main(["run", *argv])
     except SystemExit as stop:
