@@ -184,7 +184,7 @@ def _invalid_literals(options: Mapping) -> Iterator[str]:
             continue
         try:
             ast.literal_eval(value)
-        except (ValueError, SyntaxError):
+        except (ValueError, SyntaxError, TypeError):
             yield (
                 f"{as_option(name)} is {quoted(value)}, which is not a Python literal; "
                 "write it as \"{'name': 'text', 'other': 3}\""

@@ -48,12 +48,17 @@ def write(result, cfg, trainer, epoch_itr, val_loss):
 
 
 def _write(folder: Path, trainer, epoch_itr, val_loss) -> None:
-    """Write the current record; validations of later updates, from an earlier run, are dropped."""
+    """Write the current record; validations of later updates, from an earlier run, are dropped.
+
+    So is an earlier validation of this update, unless this checkpoint has none: after a signal,
+    a checkpoint without a validation may follow one with it.
+    """
     if not hasattr(trainer, "run_description"):
         trainer.run_description = describe(trainer)
     updates = trainer.get_num_updates()
     earlier = record.read(folder).get("validation", [])
-    history = [scores for scores in earlier if scores.get("updates", 0) < updates]
+    end = updates + (val_loss is None)
+    history = [scores for scores in earlier if scores.get("updates", 0) < end]
     if val_loss is not None:
         scores = getattr(trainer, "validation_scores", {})
         history.append({"epoch": epoch_itr.epoch, "updates": updates, **scores})

@@ -39,6 +39,12 @@ def refused(name: str, value) -> str:
         ("temperature_floor", 0.0, "--temperature-floor is 0.0; it must be at least 1e-06"),
         ("seed", 2**32, "--seed is 4294967296; it must lie in [0, 4294967295]"),
         (
+            "model_overrides",
+            "{[1]: 2}",
+            "--model-overrides is '{[1]: 2}', which is not a Python literal; write it as "
+            "\"{'name': 'text', 'other': 3}\"",
+        ),
+        (
             "eval_bleu_remove_bpe",
             "nope",
             "--eval-bleu-remove-bpe 'nope' is unknown; choose from subword_nmt, sentencepiece, "
