@@ -86,7 +86,7 @@ def span_counts(sentences: Sequence[tuple[list[str], list[str]]], metric: str) -
     return np.array(found, dtype=np.int64).reshape(-1, len(COUNTS))[:, columns]
 
 
-def randomization(ours: np.ndarray, theirs: np.ndarray, shuffles: int = SHUFFLES) -> float:
+def randomization(ours: np.ndarray, theirs: np.ndarray) -> float:
     """Approximate randomization (Noreen 1989; Yeh 2000): the two-sided p of a difference in F1.
 
     Under the null hypothesis the two systems' outputs for a sentence could be exchanged: p is the
@@ -94,20 +94,19 @@ def randomization(ours: np.ndarray, theirs: np.ndarray, shuffles: int = SHUFFLES
 
     Args:
         ours, theirs: :func:`span_counts` of the systems.
-        shuffles: random exchanges.
     """
     generator = np.random.default_rng(1)
     difference = (ours - theirs).astype(np.float32)
     # numpy draws four int8 at a time: with a multiple of 4, p does not depend on BLOCK.
     at_once = max(4, BLOCK // max(1, len(ours)) // 4 * 4)
     parts = []
-    for start in range(0, shuffles, at_once):
-        shape = (min(at_once, shuffles - start), len(ours))
+    for start in range(0, SHUFFLES, at_once):
+        shape = (min(at_once, SHUFFLES - start), len(ours))
         parts.append(generator.integers(0, 2, shape, dtype=np.int8).astype(np.float32) @ difference)
     moved = np.concatenate(parts)
     found = f1(ours.sum(0) - moved) - f1(theirs.sum(0) + moved)
     observed = f1(ours.sum(0)) - f1(theirs.sum(0))
-    return (1 + int((abs(found) >= abs(observed) - 1e-12).sum())) / (1 + shuffles)
+    return (1 + int((abs(found) >= abs(observed) - 1e-12).sum())) / (1 + SHUFFLES)
 
 
 def bleu_randomization(

@@ -37,11 +37,11 @@ def thinned(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, floa
     return points if step <= 1 else [*points[:-1:step], points[-1]]
 
 
-def ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Round numbers from ``low`` to ``high``."""
+def ticks(low: float, high: float) -> list[float]:
+    """At most six round numbers from ``low`` to ``high``."""
     if high <= low:
         return [low]
-    rough = (high - low) / (most - 1)
+    rough = (high - low) / 5
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
     first = math.ceil(low / step - 1e-9)

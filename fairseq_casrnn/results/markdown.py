@@ -136,9 +136,10 @@ def number(value: object, digits: int | None = None) -> str:
     return str(value)
 
 
-def decimals(values: Iterable[object]) -> int:
+def decimals(values: Iterable[float]) -> int:
     """The maximum number of digits after the point."""
-    return max((len(number(value).partition(".")[2]) for value in values), default=0)
+    texts = (f"{Decimal(repr(value)):f}" for value in values)
+    return max((len(text.partition(".")[2]) for text in texts), default=0)
 
 
 def metric_cells(table: Table, name: str, groups: Sequence[Group]) -> list[str]:
@@ -166,7 +167,8 @@ def metric_cell(values: Sequence[Any], digits: int | None, seeds: int = 1) -> st
         spread = values[0].get("deviation")
         return fixed(values[0]["mean"]) + ("" if spread is None else f" ± {fixed(spread)}")
     if len(values) < 2 or any(isinstance(value, (str, dict)) for value in values):
-        text = ", ".join(map(fixed, values))
+        each = (metric_cell([v], digits) if isinstance(v, dict) else fixed(v) for v in values)
+        text = ", ".join(each)
         return f"{text} (1 of {seeds})" if len(values) == 1 < seeds else text
     mean, deviation = mean_deviation(values)
     return f"{fixed(mean)} ± {fixed(deviation)} ({', '.join(map(fixed, values))})"

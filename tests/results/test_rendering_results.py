@@ -179,6 +179,13 @@ def test_rows_of_means_over_seeds():
     text = table(rows, metrics={"a": "A", "b": "B"})
     assert "| x | 1.8 ± 0.4 (1.5, 2.0) | 7 ± 0 | 2 |" in text
     assert "| y | 3.0 | 1 to 2 | 5 |" in text
+    rows[2]["metrics"]["a"] = {"mean": 7, "deviation": 0.25}
+    assert "| x | 1.5, 2.0, 7.0 ± 0.2 |" in table(rows, metrics={"a": "A"})
+
+
+def test_small_numbers_keep_their_digits():
+    rows = [{"system": "x", "seed": n, "metrics": {"a": float(f"{n}e-5")}} for n in (1, 3)]
+    assert "| x | 0.00002 ± 0.00001 (0.00001, 0.00003) |" in table(rows)
 
 
 def test_rows_that_do_not_name_vectors():
