@@ -128,6 +128,9 @@ def _check_size(index: str, expected: int) -> None:
 
 
 def _dictionary_file(path: str) -> str:
-    language = os.path.basename(path).rpartition(".")[2]  # train.de-en.de
-    file = os.path.join(os.path.dirname(path), f"dict.{language}.txt")
-    return file if os.path.isfile(file) else "its dictionary"
+    """The dictionary beside the data ``path``, such as train or train.de-en.de, for messages."""
+    folder, name = os.path.split(path)
+    for file in (f"dict.{name.rpartition('.')[2]}.txt", "dict.txt"):
+        if os.path.isfile(os.path.join(folder, file)):
+            return os.path.join(folder, file)
+    return "its dictionary"

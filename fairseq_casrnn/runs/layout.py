@@ -36,7 +36,7 @@ def trained_runs(out: Path) -> dict[tuple[str, int], Path]:
     for path in sorted(out.glob(f"*/seed*/{LAST}")):
         run = path.parent
         seed = natural(run.name.removeprefix("seed"))
-        if seed is not None:
+        if seed is not None and run.name == f"seed{seed}":
             found[run.parent.name, seed] = run
     return found
 

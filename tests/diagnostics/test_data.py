@@ -164,7 +164,7 @@ def test_blank_data(fairseq, tmp_path, impl):
     assert len(indexed_dataset.make_dataset(f"{tmp_path}/test.yy", impl, True, Dictionary())) == 40
 
 
-def test_check_of_tokens(data):
+def test_check_of_tokens(data, tmp_path):
     dictionary = Dictionary.load(str(data / "dict.xx.txt"))
     check_binarised(str(data / SOURCE), dictionary)
     largest = max(i for i, symbol in enumerate(dictionary.symbols) if "madeup" not in symbol)
@@ -173,6 +173,11 @@ def test_check_of_tokens(data):
     dictionary.symbols.pop()
     with pytest.raises(UserError, match=f"token number {largest}, but {data}/dict.xx.txt has only"):
         check_binarised(str(data / SOURCE), dictionary)
+    for ending in ("idx", "bin"):
+        shutil.copy(data / f"{SOURCE}.{ending}", tmp_path / f"train.{ending}")
+    (tmp_path / "dict.txt").touch()
+    with pytest.raises(UserError, match=f"token number {largest}, but {tmp_path}/dict.txt has on"):
+        check_binarised(str(tmp_path / "train"), dictionary)
 
 
 @pytest.mark.full

@@ -106,6 +106,7 @@ def program(request, monkeypatch):
 def test_wrong_options(options, message, tmp_path, program, capsys):
     module, _, asked = program
     write_run(tmp_path / "a" / "seed1")
+    write_run(tmp_path / "b" / "seed01")  # results of seed 1 would go to another folder
     assert module.main(["--data", str(tmp_path), "--out", str(tmp_path), *options]) == 2
     assert message in capsys.readouterr().err
     assert not asked
