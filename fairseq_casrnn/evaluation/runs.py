@@ -241,7 +241,7 @@ def evaluate_and_compare(args: argparse.Namespace, evaluate: Evaluate) -> Result
     """Evaluate the runs that the options choose, and compare the systems.
 
     For each seed that both a system and the baseline have, a test on the sentences is printed, too,
-    if there are predictions.
+    if there are predictions. With options of fairseq-generate none are written.
 
     Args:
         args: options of :func:`add_run_arguments`, and ``subset``.
@@ -257,6 +257,8 @@ def evaluate_and_compare(args: argparse.Namespace, evaluate: Evaluate) -> Result
     first = next(iter(next(iter(results.values())).values()))
     metric = next(name for name in COMPARED if name in first)
     compare_systems(results, metric, args.baseline, args.subset)
+    if "options" in first:
+        return results
     for arch, seed in ((arch, seed) for arch, seeds in results.items() for seed in seeds):
         if arch != args.baseline and seed in results.get(args.baseline, {}):
             ours, theirs = (run_folder(args.out, name, seed) for name in (arch, args.baseline))

@@ -254,6 +254,9 @@ def test_translations_against_those_of_a_baseline(out, monkeypatch, capsys):
     found = (out / "b/seed2/test.predictions.tsv").read_text().splitlines()
     assert found[0] == "source\treference\ttranslation"
     assert found[4] == "\t".join([lines[3], lines[3], "Word 3 of the text and."])
+    # with other options, the predictions are still those of the evaluation before
+    assert evaluate_translation.main([*options, "--baseline", "b", "--", "--lenpen", "2"]) == 0
+    assert "randomization" not in capsys.readouterr().out
 
 
 def test_errors_from_fairseq(out, capsys):
