@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from fairseq_casrnn.console.program import captured_log
 from fairseq_casrnn.data.columns import without_spaces
-from fairseq_casrnn.data.text import COMMENT
+from fairseq_casrnn.data.text import COMMENT, DOCUMENT
 from fairseq_casrnn.data.words import ASCII_SPACE
 from fairseq_casrnn.errors import UserError, check_at_least
 from fairseq_casrnn.inference.line_command import (
@@ -154,9 +154,9 @@ def rounded(row) -> dict[str, object]:
 def read_columns(args: argparse.Namespace) -> Iterator[tuple[int, list[str]]]:
     """(number of the first word's line, words) of each sentence in a file of columns.
 
-    If a line of a sentence has a tab, columns are separated by tabs, and lines without tabs that
-    start with # are comments. Otherwise columns are separated by white space, and only lines such
-    as ``# sent_id = 3`` are comments.
+    Lines such as ``# sent_id = 3`` are comments. If another line of a sentence has a tab, columns
+    are separated by tabs, and lines without tabs that start with # are comments, too. Otherwise
+    columns are separated by white space.
 
     Raises:
         UserError: a line lacks the column of the word.
@@ -179,11 +179,10 @@ def sentence_of(
     Raises:
         UserError: a line lacks the column.
     """
+    rows = [row for row in rows if not (row[1].startswith(DOCUMENT) or COMMENT.match(row[1]))]
     tabs = any("\t" in line for _, line in rows)
     found = []
     for number, line in rows:
-        if line.startswith("-DOCSTART-") or COMMENT.match(line):
-            continue
         if tabs and line.startswith("#") and "\t" not in line:
             continue
         cells = line.split("\t") if tabs else [c for c in ASCII_SPACE.split(line) if c]

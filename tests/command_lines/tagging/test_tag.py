@@ -133,7 +133,7 @@ def test_probabilities_are_marginals(hub):
     "text",
     [
         "Clara\nSchmidt\nsaw\nRome\n\n\n-DOCSTART-\n\nthe\ntown",
-        "# sent_id = 1\nClara NNP\nSchmidt NNP\nsaw VB\nRome NNP\n\nthe DT\ntown NN\n",
+        "# text = a\ttab\nClara NNP\nSchmidt NNP\nsaw VB\nRome NNP\n\nthe DT\ntown NN\n",
         "# a comment\nClara\tNNP\nSchmidt\tNNP\nsaw\tVB\nRome\tNNP\n\nthe\tDT\ntown\tNN\n",
         "".join(
             f"{number}\t{word}" + "\t_" * 8 + "\n" if word else "\n"
