@@ -19,7 +19,14 @@ from torch import Tensor
 
 from ..cells.base import Cell
 from . import eager, sources
-from .inputs import InputProduct, LayerInputs, LayerOutputs, LoopTensors, wants_gradient
+from .inputs import (
+    InputProduct,
+    LayerInputs,
+    LayerOutputs,
+    LoopTensors,
+    MaybeTensor,
+    wants_gradient,
+)
 from .ragged import Layout, PackedLayout, PaddedLayout, after_start
 
 DTYPES = (torch.float32, torch.float64)
@@ -36,9 +43,12 @@ OPS = torch.ops.fairseq_casrnn
 """The registered operators (``csrc/ops.cpp``), once :func:`extension` has loaded them."""
 
 
-def dense(tensor: Tensor) -> Tensor:
-    """``tensor`` contiguous and without a pending negation, which the C++ code does not handle."""
-    return tensor.contiguous().resolve_neg()
+def dense(tensor: MaybeTensor) -> MaybeTensor:
+    """``tensor``, or None, contiguous and without a pending negation.
+
+    The C++ code does not handle the latter.
+    """
+    return None if tensor is None else tensor.contiguous().resolve_neg()
 
 
 @functools.cache

@@ -76,8 +76,8 @@ def backward(b: Buffers, g: Grads) -> None:
     dc = [] if g.dc is None else list(g.dc)
     g.bias, d_rows = cpp.extension()[0].decode_backward(
         compiled_decoder(b),
-        grad_out=g.out,
-        grad_alpha=g.alpha,
+        grad_out=cpp.dense(g.out),
+        grad_alpha=cpp.dense(g.alpha),
         d_pre=g.d_pre,
         d_scores=g.d_scores,
         dh=list(g.dh),
@@ -145,7 +145,7 @@ class CppDecoderSteps:
     def step(self, embedded: Tensor) -> tuple[Tensor, Tensor]:
         """Attention output ``(B, H)`` and weights ``(B, S)`` after embeddings ``(B, E)``."""
         routed = None if self.routing is None else F.linear(embedded, self.routing)
-        out, alpha = self.steps.step(embedded.contiguous(), routed)
+        out, alpha = self.steps.step(cpp.dense(embedded), routed)
         return out, alpha
 
     def reorder(self, order: Tensor) -> None:

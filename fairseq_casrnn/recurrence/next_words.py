@@ -43,13 +43,18 @@ class PackedNextWords:
     def __init__(self, weight: Tensor, bias: Tensor | None, rows: int, steps: int):
         x = weight.new_empty(rows, weight.size(1))
         self._vocabulary = cpp.extension()[0].Factor(weight.t().resolve_neg(), x, steps, True)
-        self._bias = bias
+        self._bias = cpp.dense(bias)
 
     def best(
         self, x: Tensor, scores: Tensor, count: int, penalties: dict[int, float]
     ) -> tuple[Tensor, Tensor]:
         """See :meth:`NextWords.best`."""
         sums, indices = cpp.extension()[0].best_next(
-            self._vocabulary, x, self._bias, scores, count, list(penalties.items())
+            self._vocabulary,
+            cpp.dense(x),
+            self._bias,
+            cpp.dense(scores),
+            count,
+            list(penalties.items()),
         )
         return sums, indices

@@ -250,6 +250,37 @@ def test_the_order_of_rows_is_copied(case, engine):
         assert_close(steps.step(decode.embedded[1][rows]), [part[1][rows] for part in plain])
 
 
+@every_compiled_family
+@pytest.mark.skipif("cpp" not in recurrence.installed(), reason="not compiled")
+def test_steps_read_negated_views(case):
+    """With enough inputs for the extension to pack the weights, in single precision."""
+    decode, named = make(case, 2, dropout=False, soft=False, steps=1, size=70)
+    with torch.no_grad():
+        decode = in_single(decode, {name: leaf.float() for name, leaf in named.items()})
+        x = rand(B, 200, seed=9, dtype=torch.float32)
+        bottom = decode.layers[0]
+        for name in ("weight_ih", "attention"):
+            if (weight := getattr(bottom, name)) is not None:
+                wide = [rand(len(weight), 200, dtype=torch.float32), weight[:, E:]]
+                setattr(bottom, name, torch.cat(wide, 1) / 10)
+        decode.embedded = x.unsqueeze(0)
+        ours, theirs = (
+            decoding.steps("cpp", decode, None, input_feed=True).step(view)
+            for view in (torch._neg_view(-x), x)
+        )
+    assert_close(ours, theirs)
+
+
+@every_family
+def test_negated_gradients(fused, case):
+    decode, named = make(case)
+    result = fused(decode)
+    grads = [rand(*part.shape, seed=9) for part in result]
+    expected = torch.autograd.grad(result, named.values(), grads, retain_graph=True)
+    negated = [torch._neg_view(-grad) for grad in grads]
+    assert_close(torch.autograd.grad(result, named.values(), negated), expected)
+
+
 @every_family
 def test_gradients_of_each_output_alone(fused, case):
     decode, named = make(case)

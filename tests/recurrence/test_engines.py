@@ -198,6 +198,18 @@ def test_strided_incoming_gradients(case, k, engine):
 
 @every_cell
 @every_other
+def test_negated_incoming_gradients(case, k, engine):
+    """As of ``output.conj().imag``: a bit says that all values are to be negated."""
+    cell, leaves = leaves_of(case, k)
+    result = run(engine, cell, leaves)
+    grads = [rand(*t.shape, seed=7) for t in result]
+    expected = torch.autograd.grad(result, present(leaves), grads, retain_graph=True)
+    negated = [torch._neg_view(-grad) for grad in grads]
+    assert_close(torch.autograd.grad(result, present(leaves), negated), expected)
+
+
+@every_cell
+@every_other
 def test_expanded_input(case, k, engine):
     """gx is one expanded row, which must not be overwritten."""
     cell, leaves = leaves_of(case, k)

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from helpers import rand
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -77,6 +78,29 @@ def test_ties_choose_the_first_next_words():
     values, indices = found.best(torch.randn(60, 8), torch.zeros(20, 3), 4, {1: math.inf})
     torch.testing.assert_close(values, torch.full((20, 4), -math.log(50)))
     assert indices.tolist() == [[0, 2, 3, 4]] * 20
+
+
+@compiled
+@torch.no_grad()
+def test_memory_layout_has_no_effect_on_next_words():
+    """Rows are more than a few, so that the extension multiplies; views may be negated, too."""
+    x, weight, bias, scores = (
+        rand(*shape, seed=i, dtype=torch.float32)
+        for i, shape in enumerate([(60, 8), (50, 8), (50,), (20, 3)])
+    )
+
+    def best(x, bias, scores):
+        return products.next_words(weight, bias, 60, 9).best(x, scores, 4, {})
+
+    expected = best(x, bias, scores)
+    for arguments in (
+        (torch._neg_view(-x), bias, scores),
+        (x, torch._neg_view(-bias), scores),
+        (x, bias, torch._neg_view(-scores)),
+        (torch.stack([x, x], -1)[..., 0], bias, scores),
+        (x, bias, scores.t().contiguous().t()),
+    ):
+        assert all(map(torch.equal, best(*arguments), expected))
 
 
 @compiled

@@ -68,13 +68,13 @@ def product(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
 
 
 def contiguous(tensor: MaybeTensor) -> MaybeTensor:
-    """``tensor``, or None, contiguous and at an address that is a multiple of 16.
+    """``tensor``, or None, contiguous, without a pending negation, at a multiple of 16 bytes.
 
     For other addresses Triton would compile another kernel.
     """
     if tensor is None:
         return None
-    tensor = tensor.contiguous()
+    tensor = tensor.contiguous().resolve_neg()
     return tensor.clone() if tensor.data_ptr() % 16 else tensor
 
 
