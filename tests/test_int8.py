@@ -92,6 +92,15 @@ def test_products_of_integers(rows, inner, columns, order, threads):
 @int8_only
 @pytest.mark.usefixtures("int8")
 @torch.no_grad()
+def test_negated_views():
+    inputs = [rand(*shape, dtype=torch.float32) for shape in [(5, 200), (300, 200), (300,)]]
+    negated = [torch._neg_view(-tensor) for tensor in inputs]
+    assert torch.equal(products.linear(*negated), products.linear(*inputs))
+
+
+@int8_only
+@pytest.mark.usefixtures("int8")
+@torch.no_grad()
 def test_rows_without_a_scale():
     x, weight, bias = rand(5, 200).float(), rand(300, 200).float(), rand(300).float()
     expected = products.linear(x, weight, bias)

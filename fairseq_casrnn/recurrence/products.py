@@ -58,12 +58,12 @@ def linear(
         return F.linear(x, weight, bias)
     if is_quantised(x, weight, bias, engine):
         rows = dense(x).view(-1, x.size(-1))
-        quantised: Tensor = (
-            cpp.extension()[0].Factor(weight.t().resolve_neg(), rows, 1, True).mm(rows, bias)
-        )
+        factor = cpp.extension()[0].Factor(weight.t().resolve_neg(), rows, 1, True)
+        quantised: Tensor = factor.mm(rows, dense(bias))
         return quantised.view(*x.shape[:-1], -1)
     large = x.dtype == torch.float32 and x.shape[:-1].numel() >= LARGE
-    if not (large or is_narrow(x, engine)) or not is_compiled(engine, x, weight, bias):
+    compiled = (large or is_narrow(x, engine)) and is_compiled(engine, x, weight, bias)
+    if not compiled or not x.numel():
         return F.linear(x, weight, bias)
     y: Tensor = _Linear.apply(x.reshape(-1, x.size(-1)), weight, bias)
     return y.view(*x.shape[:-1], -1)

@@ -53,6 +53,17 @@ def test_small_or_other_products_are_torchs(rows, dtype):
     assert torch.equal(y, torch.nn.functional.linear(x, weight))
 
 
+@pytest.mark.parametrize(("inner", "columns"), [(0, 5), (7, 0)])
+def test_empty_products_are_torchs(precision, inner, columns):
+    inputs = [rand(*shape, dtype=torch.float32) for shape in [(300, inner), (columns, inner)]]
+    inputs = [tensor.requires_grad_() for tensor in inputs]
+    found = []
+    for linear in (products.linear, torch.nn.functional.linear):
+        y = linear(*inputs)
+        found.append((y, *torch.autograd.grad(y.sum(), inputs)))
+    assert_close(*found)
+
+
 def test_any_strides(precision):
     """Rows may be slices or repeated, and the incoming gradient of sum() is expanded."""
     x = rand(2, 600, 80, dtype=torch.float32)
