@@ -102,8 +102,7 @@ def median_seconds(jobs: dict[str, Callable[[], None]], rounds: int) -> dict[str
 
 
 def gpu_seconds(job: Callable[[], None]) -> float:
-    """Seconds that the GPU computes in a call of ``job``, in which the host may take longer."""
-    job()
+    """Seconds that the GPU computes in a call of ``job``, which must have been called before."""
     synchronize()
     with profile(activities=[ProfilerActivity.CUDA]) as found:
         job()

@@ -81,7 +81,7 @@ def test_gpu_seconds_are_those_of_kernels(monkeypatch):
     monkeypatch.setattr(machine, "profile", lambda activities: nullcontext(found))
     calls = []
     assert machine.gpu_seconds(lambda: calls.append(1)) == pytest.approx(500e-6)
-    assert len(calls) == 2  # the first one warms up
+    assert len(calls) == 1
 
 
 @pytest.mark.skipif(precision.why_not_int8() is not None, reason="int8 cannot be computed here")

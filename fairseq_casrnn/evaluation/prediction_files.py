@@ -64,9 +64,11 @@ def read_table(path: Path) -> Table:
     """Read ``SUBSET.predictions.tsv``; the first line of older ones is the first sentence.
 
     Raises:
-        UserError: it cannot be read, or a line has too few or too many columns.
+        UserError: it cannot be read or is empty, or a line has too few or too many columns.
     """
-    lines = read_lines(path)
+    lines = read_lines(path, may_be_blank=True)
+    if not any(lines):
+        raise UserError(f"{path} is empty; run the evaluation again")
     header = lines[0].split("\t")
     if any(header[: len(names)] == list(names) for names in (CLASSES, WORDS, TRANSLATIONS)):
         lines[0] = ""

@@ -88,7 +88,8 @@ def load(path: Path) -> dict:
             raise
         raise UserError(explain_failure(str(path), err)) from None
     weights = state.get("model") if isinstance(state, dict) else None
-    if not isinstance(weights, dict) or not weights:
+    tensors = isinstance(weights, dict) and all(map(torch.is_tensor, weights.values()))
+    if not weights or not tensors:
         raise UserError(f"{path} is not a fairseq checkpoint")
     return state
 

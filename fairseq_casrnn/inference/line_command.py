@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -97,11 +96,24 @@ def load_from_arguments(kind: str, args: argparse.Namespace, **options):
 
 
 def chunks(items: Iterable[T], args: argparse.Namespace) -> Iterator[list[T]]:
-    """Chunks of ``--buffer-size`` items, to be processed together."""
+    """Chunks of ``--buffer-size`` items, to be processed together.
+
+    If reading an item fails, the items before it are yielded before the error is raised.
+    """
     terminal = args.input == "-" and sys.stdin.isatty()
     size = args.buffer_size or (1 if terminal else CHUNK)
-    items = iter(items)
-    while chunk := list(itertools.islice(items, size)):
+    chunk: list[T] = []
+    try:
+        for item in items:
+            chunk.append(item)
+            if len(chunk) == size:
+                yield chunk
+                chunk = []
+    except UserError:
+        if chunk:
+            yield chunk
+        raise
+    if chunk:
         yield chunk
 
 

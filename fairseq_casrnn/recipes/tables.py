@@ -12,7 +12,7 @@ from fairseq_casrnn.recipes.options import Step, StepOptions, each_part, parse
 from fairseq_casrnn.recipes.recipe import EVALUATION, Recipe, as_arguments
 from fairseq_casrnn.recipes.steps import call_reader, evaluate_systems, train_systems
 
-COMPARED = ("classification", "tagging")  # kinds with the scores of ``tables sets``
+COMPARABLE = ("classification", "tagging")  # kinds with the scores of ``tables sets``
 
 
 def table(recipe: Recipe, argv: Sequence[str]) -> None:
@@ -21,10 +21,10 @@ def table(recipe: Recipe, argv: Sequence[str]) -> None:
     Raises:
         UserError: it has no parts, variants or depths, or has them for a kind without a table.
     """
-    if (recipe.parts.option or recipe.variants) and recipe.kind not in COMPARED:
+    if (recipe.parts.option or recipe.variants) and recipe.kind not in COMPARABLE:
         raise UserError(
             f"{recipe.path} has no table: its kind is {recipe.kind}, and only those of "
-            f"{' and '.join(COMPARED)} compare parts or variants; call train and evaluate"
+            f"{' and '.join(COMPARABLE)} compare parts or variants; call train and evaluate"
         )
     if recipe.parts.option:
         return table_of_parts(recipe, argv)

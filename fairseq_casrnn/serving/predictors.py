@@ -111,11 +111,12 @@ class TaggerPredictor(Predictor):
         for text, sentence in zip(texts, self.hub.annotate(texts), strict=True):
             tags = [word.tag for word in sentence]
             prediction: dict = {"words": [word.text for word in sentence], "tags": tags}
-            prediction["probabilities"] = [word.probability for word in sentence]
+            prediction["probabilities"] = [round(word.probability, 6) for word in sentence]
             if self.are_spans:
                 places = sorted(spans(tags), key=lambda span: span[1])
                 prediction["spans"] = [
-                    span._asdict() | {"first": first, "last": last}
+                    span._asdict()
+                    | {"probability": round(span.probability, 6), "first": first, "last": last}
                     for span, (_, first, last) in zip(
                         self.hub.spans_of(sentence, text), places, strict=True
                     )

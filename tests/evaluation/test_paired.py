@@ -80,6 +80,12 @@ def test_labels_that_are_escaped_for_spreadsheets(tmp_path):
     assert predictions_of(tmp_path, "test").pairs() == [(["-LRB-"], ["O"])]
 
 
+def test_empty_predictions(tmp_path):
+    write(tmp_path, "test.predictions.tsv", "")
+    with pytest.raises(UserError, match=r"test\.predictions\.tsv is empty; run the evaluation"):
+        predictions_of(tmp_path, "test")
+
+
 def test_tags(tmp_path):
     right, wrong = TAGGED.format("B-PER", "O", "I-LOC"), TAGGED.format("O", "B-PER", "B-LOC")
     ours = write(tmp_path / "ours", "test.predictions.txt", right)

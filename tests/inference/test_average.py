@@ -112,6 +112,7 @@ def test_only_data_is_loaded(tmp_path, capsys):
         ("weights.pt", {"weight": torch.ones(2)}, "is not a fairseq checkpoint"),
         ("nothing.pt", {"model": {}}, "is not a fairseq checkpoint"),
         ("none.pt", {"model": None}, "is not a fairseq checkpoint"),
+        ("number.pt", {"model": {"weight": 1.0}}, "is not a fairseq checkpoint"),
     ],
 )
 def test_damaged_files_are_named(tmp_path, capsys, name, content, message):

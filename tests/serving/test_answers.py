@@ -51,7 +51,8 @@ def test_tagger(tmp_path):
     answers = predictor.predict([PredictRequest(text) for text in texts])
     for answer, words in zip(answers, predictor.hub.annotate(texts), strict=True):
         columns = answer["words"], answer["tags"], answer["probabilities"]
-        assert list(zip(*columns, strict=True)) == [word[:3] for word in words]
+        found = [(word.text, word.tag, round(word.probability, 6)) for word in words]
+        assert list(zip(*columns, strict=True)) == found
 
 
 def test_spans_of_tags(tmp_path, monkeypatch):

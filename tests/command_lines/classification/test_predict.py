@@ -157,6 +157,15 @@ def test_predict_pairs(pair_data, capsys, tmp_path, monkeypatch):
     )
 
 
+def test_lines_before_an_invalid_one_are_answered(trained, capsys, monkeypatch):
+    reader = SimpleNamespace(buffer=io.BytesIO(b"gut\nschlecht\n\xff\ngut\n"), isatty=lambda: False)
+    monkeypatch.setattr(sys, "stdin", reader)
+    assert cli.main(["predict", "--path", str(trained)]) == 2
+    captured = capsys.readouterr()
+    assert len(captured.out.splitlines()) == 2
+    assert "line 3 is not valid UTF-8" in captured.err
+
+
 def test_wrong_input_of_predict(trained, capsys, tmp_path, monkeypatch):
     def error(*args, **kwargs):
         text = predict(capsys, *args, monkeypatch=monkeypatch, status=2, **kwargs)
