@@ -6,6 +6,7 @@ import argparse
 import itertools
 import re
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 
 import fairseq_casrnn
@@ -25,6 +26,27 @@ from fairseq_casrnn.runs import record
 from fairseq_casrnn.runs.layout import RECORD
 
 PRECISIONS = {"highest": "float32"}  # others as torch and fairseq name them
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trained and evaluated run.
+
+    Args:
+        folder: its folder of checkpoints.
+        content: its record, ``run.json``.
+    """
+
+    folder: Path
+    content: dict
+
+    def evaluations(self, subset: str) -> list[dict]:
+        """The evaluations on a split, without those that had options of fairseq-generate."""
+        return [
+            one
+            for one in self.content.get("evaluations", [])
+            if one.get("subset", "test") == subset and "options" not in one
+        ]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,11 +103,11 @@ def run(args: argparse.Namespace) -> None:
     pages = load_pages(args.results)
     added: dict[Path, list[Row]] = {}
     for folder in args.runs:
-        content = record.read(folder)
-        if not content:
+        one = Run(folder, record.read(folder))
+        if not one.content:
             raise UserError(f"{folder} has no run.json; train and evaluate it with this version")
-        page, table = destination(pages, args, content, folder)
-        added.setdefault(page.rows_path, []).append(row_of(content, table, args, folder))
+        page, table = destination(pages, args.table, one)
+        added.setdefault(page.rows_path, []).append(row_of(one, table, args))
     for path, rows in added.items():
         check_no_repetition([*read_rows(path), *rows], path)
     for path, rows in added.items():
@@ -93,44 +115,46 @@ def run(args: argparse.Namespace) -> None:
         show([f"{path}: {row['system']} with seed {row['seed']}" for row in rows])
 
 
-def destination(
-    pages: list[Page], args: argparse.Namespace, content: dict, folder: Path
-) -> tuple[Page, Table]:
-    """The table of ``--table`` or of the run's recipe. Raises UserError if there is none."""
-    recipe = content.get("recipe", "")
+def destination(pages: list[Page], wanted: str | None, run: Run) -> tuple[Page, Table]:
+    """The table PAGE/TABLE ``wanted``, or that of the run's recipe.
+
+    Raises:
+        UserError: there is none.
+    """
+    recipe = run.content.get("recipe", "")
     for page in pages:
         for table in page.tables.values():
             name = f"{page.path.stem}/{table.name}"
-            if name == args.table if args.table else recipe and table.recipe == recipe:
+            if name == wanted if wanted else recipe and table.recipe == recipe:
                 return page, table
-    if args.table:
+    if wanted:
         names = (f"{page.path.stem}/{name}" for page in pages for name in page.tables)
-        raise UserError(f"--table {args.table} does not exist; choose from {', '.join(names)}")
+        raise UserError(f"--table {wanted} does not exist; choose from {', '.join(names)}")
     raise UserError(
-        f"no page has a table for {folder}, a run of {recipe or 'no recipe'}; choose one with "
+        f"no page has a table for {run.folder}, a run of {recipe or 'no recipe'}; choose one with "
         "--table"
     )
 
 
-def row_of(content: dict, table: Table, args: argparse.Namespace, folder: Path) -> Row:
+def row_of(run: Run, table: Table, args: argparse.Namespace) -> Row:
     """The row of a run.
 
     Raises:
         UserError: the run may not be added, see :func:`run`.
     """
-    check_reproducible(content, folder)
-    evaluation = chosen_evaluation(content, table, args.checkpoint, folder)
+    check_reproducible(run)
+    content, evaluation = run.content, chosen_evaluation(run, table, args.checkpoint)
     machine, device = content.get("machine", {}), content.get("device")
     parts = [f"{machine['cores']} cores"] if "cores" in machine else []
     parts += [str(machine[name]) for name in ("cpu", "instructions") if machine.get(name)]
     row = {
         "table": table.name,
         "system": args.system or content.get("system") or content.get("arch"),
-        "settings": variables_of(content, table) | settings_of(args.setting),
+        "settings": variables_of(run, table) | settings_of(args.setting),
         "seed": content.get("seed"),
-        "metrics": metrics_of(content, evaluation, table, folder),
-        "paired": paired(content, evaluation, table, args.baseline, folder),
-        "curves": curves_of(content, table),
+        "metrics": metrics_of(run, evaluation, table),
+        "paired": paired(run, evaluation, table, args.baseline),
+        "curves": curves_of(run, table),
         "reduced": args.reduced,
         "vectors": vectors_of(content.get("training", "")),
         "precision": PRECISIONS.get(str(content.get("precision")), content.get("precision")),
@@ -141,27 +165,28 @@ def row_of(content: dict, table: Table, args: argparse.Namespace, folder: Path) 
         "threads": machine.get("threads"),
         "load": content.get("load"),
         "date": content.get("date"),
-        "command": portable(content.get("command") or content.get("training") or "", content),
-        "evaluation": portable(evaluation.get("command") or "", content),
+        "command": portable(content.get("command") or content.get("training") or "", run),
+        "evaluation": portable(evaluation.get("command") or "", run),
         "commit": content["package"]["commit"],
         "versions": content.get("versions"),
         "data": {k: v for k, v in content.get("data", {}).items() if k != "folder"},
         "note": args.note,
     }
     row = {key: value for key, value in row.items() if value not in (None, {}, "")}
-    check_row(row, f"{folder}/{RECORD}")
+    check_row(row, f"{run.folder}/{RECORD}")
     for key in ("system", "seed"):
         if key not in row:
-            raise UserError(f"{folder}/{RECORD} has no {key}; train it with this version")
+            raise UserError(f"{run.folder}/{RECORD} has no {key}; train it with this version")
     return row
 
 
-def portable(command: str, content: dict) -> str:
+def portable(command: str, run: Run) -> str:
     """A command without the paths of the machine that it ran on, and without a last ``--``.
 
-    Those inside the checkout that trained become relative to it; of others the last name stays.
+    Paths inside the checkout that trained become relative to it; of others, the last name stays.
     """
-    root = re.search(rf"--user-dir (/\S*)/{fairseq_casrnn.__name__}\b", content.get("training", ""))
+    training = run.content.get("training", "")
+    root = re.search(rf"--user-dir (/\S*)/{fairseq_casrnn.__name__}\b", training)
 
     def shortened(path: re.Match) -> str:
         inside = root and path[0].removeprefix(f"{root[1]}/")
@@ -170,52 +195,49 @@ def portable(command: str, content: dict) -> str:
     return re.sub(r"(?<![^\s='\"])/[^\s:'\"]+", shortened, command).removesuffix(" --")
 
 
-def check_reproducible(content: dict, folder: Path) -> None:
+def check_reproducible(run: Run) -> None:
     """Raise UserError if a run is not reproducible: without a commit, or interrupted."""
-    package = content.get("package", {})
+    package = run.content.get("package", {})
     if not package.get("commit"):
         raise UserError(
-            f"{folder} was not trained in a checkout of this package, so that its commit is "
+            f"{run.folder} was not trained in a checkout of this package, so that its commit is "
             "unknown; train it in one"
         )
     if package.get("modified"):
         raise UserError(
-            f"{folder} was trained with changes that are not in commit {package['commit']}; "
+            f"{run.folder} was trained with changes that are not in commit {package['commit']}; "
             "commit them and train again"
         )
-    if not content.get("finished"):
-        raise UserError(f"{folder} was interrupted; train on to its end, then evaluate again")
+    if not run.content.get("finished"):
+        raise UserError(f"{run.folder} was interrupted; train on to its end, then evaluate again")
 
 
-def chosen_evaluation(content: dict, table: Table, checkpoint: str | None, folder: Path) -> dict:
+def chosen_evaluation(run: Run, table: Table, checkpoint: str | None) -> dict:
     """The evaluation for a table. Raises UserError unless there is exactly one."""
     found = [
         one
-        for one in content.get("evaluations", [])
-        if one.get("subset", "test") == table.subset
-        and one.get("finished") is not False
-        and "options" not in one
-        and checkpoint in (None, one.get("checkpoint"))
+        for one in run.evaluations(table.subset)
+        if one.get("finished") is not False and checkpoint in (None, one.get("checkpoint"))
     ]
     if len(found) == 1:
         return found[0]
     if not found:
         wanted = f"{table.subset} of checkpoint {checkpoint}" if checkpoint else table.subset
-        raise UserError(f"{folder} has no evaluation on {wanted}; evaluate it first")
+        raise UserError(f"{run.folder} has no evaluation on {wanted}; evaluate it first")
     names = ", ".join(str(one.get("checkpoint")) for one in found)
     raise UserError(
-        f"{folder} has {len(found)} evaluations on {table.subset}, of checkpoints {names}; choose "
-        "one with --checkpoint, or remove others from its run.json"
+        f"{run.folder} has {len(found)} evaluations on {table.subset}, of checkpoints {names}; "
+        "choose one with --checkpoint, or remove others from its run.json"
     )
 
 
-def metrics_of(content: dict, evaluation: dict, table: Table, folder: Path) -> dict[str, float]:
+def metrics_of(run: Run, evaluation: dict, table: Table) -> dict[str, float]:
     """The table's metrics; ``valid_X`` are those of the evaluated weights.
 
     Raises:
         UserError: one is missing.
     """
-    known = validation_of(content, evaluation.get("checkpoint", "best")) | evaluation
+    known = validation_of(run, evaluation.get("checkpoint", "best")) | evaluation
     found = {name: known[name] for name in table.metrics if name in known}
     for name in table.metrics:
         if name in table.optional or is_finite(found.get(name)):
@@ -224,30 +246,29 @@ def metrics_of(content: dict, evaluation: dict, table: Table, folder: Path) -> d
         if name.startswith("valid_"):
             again = f"evaluate checkpoint {evaluation.get('checkpoint')} with --subset valid, too"
         raise UserError(
-            f"{folder}: the evaluation has no number '{name}', a column of the table; {again}, or "
-            "list the column under optional"
+            f"{run.folder}: the evaluation has no number '{name}', a column of the table; {again}, "
+            "or list the column under optional"
         )
     return found
 
 
-def validation_of(content: dict, checkpoint: str) -> dict[str, object]:
+def validation_of(run: Run, checkpoint: str) -> dict[str, object]:
     """``valid_X`` from the evaluation of a checkpoint on the validation set, if there is one, else
     for the best checkpoint from training.
     """
-    found = content.get("best", {}) if checkpoint == "best" else {}
-    for one in content.get("evaluations", []):
-        where = one.get("subset", "test"), one.get("checkpoint", "best")
-        if where == ("valid", checkpoint) and "options" not in one:
+    found = run.content.get("best", {}) if checkpoint == "best" else {}
+    for one in run.evaluations("valid"):
+        if one.get("checkpoint", "best") == checkpoint:
             found = found | {name: value for name, value in one.items() if is_finite(value)}
     return {f"valid_{name}": value for name, value in found.items()}
 
 
-def curves_of(content: dict, table: Table) -> dict[str, dict[str, float]]:
+def curves_of(run: Run, table: Table) -> dict[str, dict[str, float]]:
     """The table's curves ``valid_X`` over the epochs in which training validated X."""
     found = {}
     for name in table.curves:
         key = name.removeprefix("valid_")
-        known = [one for one in content.get("validation", []) if {"epoch", key} <= one.keys()]
+        known = [one for one in run.content.get("validation", []) if {"epoch", key} <= one.keys()]
         points = {str(one["epoch"]): one[key] for one in known}
         if key != name and points:
             found[name] = points
@@ -255,7 +276,7 @@ def curves_of(content: dict, table: Table) -> dict[str, dict[str, float]]:
 
 
 def paired(
-    content: dict, evaluation: dict, table: Table, baseline: Path | None, folder: Path
+    run: Run, evaluation: dict, table: Table, baseline: Path | None
 ) -> dict[str, dict[str, object]]:
     """The paired test against the run of the table's baseline, where both have predictions.
 
@@ -263,40 +284,37 @@ def paired(
         UserError: ``baseline`` is not such a run, or was evaluated on other sentences; or the
             predictions of one of them are of another checkpoint than ``evaluation``.
     """
-    if not table.baseline or content.get("system") == table.baseline:
+    if not table.baseline or run.content.get("system") == table.baseline:
         return {}
-    other = baseline or folder.absolute().parents[1] / table.baseline / folder.name
-    if baseline and record.read(baseline).get("system") != table.baseline:
+    beside = run.folder.absolute().parents[1] / table.baseline / run.folder.name
+    other = Run(baseline or beside, record.read(baseline or beside))
+    if baseline and other.content.get("system") != table.baseline:
         raise UserError(
             f"--baseline {baseline} is not a run of {table.baseline}, the table's baseline"
         )
-    found = compare_with_baseline(folder, other, table.subset, table.compare)
+    found = compare_with_baseline(run.folder, other.folder, table.subset, table.compare)
     if baseline and not found:
-        raise UserError(f"{folder} and {baseline} have no predictions in common; evaluate both")
+        raise UserError(f"{run.folder} and {baseline} have no predictions in common; evaluate both")
     if found is None:
         return {}
-    for run, known in ((folder, content), (other, record.read(other))):
-        check_predicted_by(run, known, table.subset, evaluation.get("checkpoint"))
+    for one in (run, other):
+        check_predicted_by(one, table.subset, evaluation.get("checkpoint"))
     return {table.baseline: {"test": found.test, "p": round(found.p, 5)}}
 
 
-def check_predicted_by(run: Path, content: dict, subset: str, checkpoint: str | None) -> None:
-    """Raise UserError if a run's predictions, its last evaluation's, are of another checkpoint.
-
-    Evaluations with options of fairseq-generate write no predictions.
-    """
-    known = [one for one in content.get("evaluations", []) if "options" not in one]
-    last = [one for one in known if one.get("subset", "test") == subset][-1:]
+def check_predicted_by(run: Run, subset: str, checkpoint: str | None) -> None:
+    """Raise UserError if the predictions, the last evaluation's, are of another checkpoint."""
+    last = run.evaluations(subset)[-1:]
     if last and last[0].get("checkpoint") != checkpoint:
         raise UserError(
-            f"the predictions for {subset} in {run} are of checkpoint {last[0].get('checkpoint')}, "
-            f"which was evaluated last; evaluate {checkpoint} again"
+            f"the predictions for {subset} in {run.folder} are of checkpoint "
+            f"{last[0].get('checkpoint')}, which was evaluated last; evaluate {checkpoint} again"
         )
 
 
-def variables_of(content: dict, table: Table) -> dict[str, str]:
+def variables_of(run: Run, table: Table) -> dict[str, str]:
     """The settings that are environment variables, from the command as it was typed."""
-    words = shlex.split(content.get("command") or "")
+    words = shlex.split(run.content.get("command") or "")
     typed = itertools.takewhile(lambda pair: pair[1], (word.partition("=") for word in words))
     return {table.variables[name]: value for name, _, value in typed if name in table.variables}
 

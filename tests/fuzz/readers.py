@@ -116,7 +116,9 @@ def row_of_record(path: Path):
     parser = argparse.ArgumentParser()
     add.add_arguments(parser)
     table = Table("t", metrics={"a": "A", "valid_a": "A"}, curves={"valid_a": "A"})
-    return add.row_of(record.read(path.parent), table, parser.parse_args(["x"]), path.parent)
+    return add.row_of(
+        add.Run(path.parent, record.read(path.parent)), table, parser.parse_args(["x"])
+    )
 
 
 def scores(folder: Path):
