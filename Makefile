@@ -54,7 +54,7 @@ test-all: test test-full
 
 test-triton: $(OLDEST_TRITON)
 	PYTHONPATH=$(OLDEST_TRITON) $(VENV)/bin/python -m pytest -m "" tests/models/test_compiling.py \
-	    $(addprefix tests/recurrence/test_triton_,compiling.py beam.py)
+	    $(addprefix tests/recurrence/test_triton_,compiling.py beam.py launching.py)
 
 $(OLDEST_TRITON): $(TRITON)
 	rm -rf $@

@@ -1,12 +1,19 @@
 """Kernels are launched again without Triton's own lookup."""
 
 import itertools
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from fairseq_casrnn.recurrence.triton import launching as triton_launching
+
+from .test_triton import INTERPRETING
 
 
 class Kernel:
@@ -90,3 +97,29 @@ def test_kernels_that_are_only_compiled_are_not_cached(kernel, monkeypatch):
     for _ in range(2):
         triton_launching.run(kernel, (1,), x=None, y=None, rows=1, SIZE=1)
     assert not triton_launching.compiled_kernels
+
+
+@pytest.mark.skipif(INTERPRETING, reason="for Triton's compiler")
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+@pytest.mark.skipif(torch.version.cuda is not None, reason="torch looks for libcuda, too")
+def test_arguments_that_reach_the_driver(tmp_path):
+    """With Triton's launcher, looked up and directly; see :mod:`.recorded_launches`."""
+    pytest.importorskip("triton")
+    here, library = Path(__file__).parent, tmp_path / "libcuda.so.1"
+    source = here / "recording_driver.c"
+    options = ["-shared", "-fPIC", f"-Wl,-soname,{library.name}"]
+    subprocess.run(["cc", *options, source, "-o", library], check=True)
+    (tmp_path / "libcuda.so").symlink_to(library)  # the name for the linker
+    environment = {
+        **os.environ,
+        "LD_LIBRARY_PATH": str(tmp_path),
+        "TRITON_LIBCUDA_PATH": str(tmp_path),
+        "TRITON_CACHE_DIR": str(tmp_path / "cache"),
+    }
+    command = [sys.executable, here / "recorded_launches.py", library]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert set(result.stdout.split()) >= {
+        *("forward_sequence", "backward_sequence", "decode_forward", "decode_backward"),
+        *("forward_step", "backward_step", "forward_rows", "choose_candidates"),
+    }
