@@ -22,6 +22,7 @@ from ..inputs import accumulation_dtype, autocast, cast, wants_gradient
 from ..ragged import padding_mask
 from ..sentence_state import SLSTMOptions, SLSTMParameters
 from .host import kernels, on_its_device, product
+from .launching import run as launch
 from .sentence_state_weights import merge_weights, split_grads
 
 TILE = 8, 32
@@ -138,9 +139,12 @@ def forward(
         given = saved._replace(node_gates=saved.gates, node_inputs=saved.windows)
     grid, sizes = launcher(options, x)
     module = kernels("sentence_state")
-    module.first_states[grid](dense(p.h0), saved.windows, given.node_inputs, saved.lengths, **sizes)
-    sizes |= {"slots": len(saved.windows), "gate_slots": len(saved.gates)}
-    kernel, num_steps, weight_t = module.forward_step[grid], options.num_steps, saved.weight.t()
+    reads = {name: getattr(given, name) for name in ("windows", "node_inputs", "lengths")}
+    launch(module.first_states, grid, h0=dense(p.h0), **reads, **sizes)
+    arguments = {name: getattr(given, name) for name in Saved._fields[:10]} | sizes
+    arguments |= {"output": output, "node_output": node_output}
+    arguments |= {"slots": len(saved.windows), "gate_slots": len(saved.gates)}
+    num_steps, weight_t = options.num_steps, saved.weight.t()
     windows = of_steps(saved.windows[..., : options.columns], num_steps)
     gates = of_steps(saved.gates, num_steps)
     inputs, sums = (
@@ -151,7 +155,7 @@ def forward(
         product(windows[step], weight_t, gates[step])
         if node_weight_t is not None:
             product(inputs[step], node_weight_t, sums[step])
-        kernel(*given[:10], output, node_output, step, num_steps, **sizes)
+        launch(module.forward_step, grid, **arguments, step=step, num_steps=num_steps)
     return output, node_output, saved
 
 
@@ -234,27 +238,41 @@ def backward(options: SLSTMOptions, saved: Saved, grad_h: Tensor, grad_g: Tensor
     d_windows = gates.new_empty(saved.windows.shape[1:])
     d_node_inputs = gates.new_empty(batch, (options.nodes + 1) * options.size)
     node_gates = gates if saved.node_gates is None else saved.node_gates  # then it is not read
-    tensors = (
-        *(gates, d_gates, saved.gx, node_gates, d_node_gates, saved.bias, saved.cells),
-        *(saved.node_cells, saved.node_totals, saved.lengths, grad_h, grad_g, d_windows),
-        *(d_node_inputs, gates.new_empty(2, *d_windows.shape)),
-        gates.new_empty(batch, options.nodes, options.size),
-    )
     grid, sizes = launcher(options, x)
-    module = kernels("sentence_state_backward")
-    kernel, num_steps = module.backward_step[grid], options.num_steps
+    tensors = {
+        "gates": gates,
+        "d_gates": d_gates,
+        "gx": saved.gx,
+        "node_gates": node_gates,
+        "d_node_gates": d_node_gates,
+        "bias": saved.bias,
+        "cells": saved.cells,
+        "node_cells": saved.node_cells,
+        "node_totals": saved.node_totals,
+        "lengths": saved.lengths,
+        "grad_h": grad_h,
+        "grad_g": grad_g,
+        "d_windows": d_windows,
+        "d_node_inputs": d_node_inputs,
+        "d_reads": gates.new_empty(2, *d_windows.shape),
+        "d_node_cells": gates.new_empty(batch, options.nodes, options.size),
+    }
+    arguments = tensors | sizes | {"num_steps": options.num_steps, "gate_slots": len(gates)}
+    module, num_steps = kernels("sentence_state_backward"), options.num_steps
     sums, d_factors = _Sums(options, saved, d_gates), d_windows[:, : options.columns]
     d_of_steps = of_steps(d_gates, num_steps)
     for step in reversed(range(num_steps)):
         if options.recompute:
             product(sums.windows[step], saved.weight.t(), gates[0])
-        kernel(*tensors, step, num_steps, len(gates), **sizes)
+        launch(module.backward_step, grid, **arguments, step=step)
         sums.add(step)
         product(d_of_steps[step], saved.weight, d_factors)
         if saved.node_weight is not None:
             product(d_node_gates[step], saved.node_weight, d_node_inputs)
     d_h0 = gates.new_empty(batch, options.size)
-    module.first_states_backward[grid](d_windows, d_node_inputs, saved.lengths, d_h0, **sizes)
+    names = "d_windows", "d_node_inputs", "lengths"
+    reads = {name: tensors[name] for name in names}
+    launch(module.first_states_backward, grid, **reads, d_h0=d_h0, **sizes)
     d_node_weight = None
     if saved.node_inputs is not None:
         inputs = saved.node_inputs.flatten(0, 1)
