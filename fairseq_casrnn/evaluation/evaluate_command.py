@@ -11,16 +11,11 @@ from fairseq_casrnn.data.prepared import prepared_folder, prepared_kind
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.runs import evaluate_and_compare
 from fairseq_casrnn.evaluation.significance import BASELINE
+from fairseq_casrnn.kinds import LANGUAGE_MODEL, TAGGER, TRAINED_ON, TRANSLATION
 
-EVALUATORS = {
-    "classification": "evaluate_classifier",
-    "tagging": "evaluate_tagger",
-    "translation": "evaluate_translation",
-    "language-model": "evaluate_lm",
-}
 FIXED_SUBSETS = {
-    "translation": "translations are scored on the test set",
-    "language-model": "language models are scored on both valid and test",
+    TRANSLATION: "translations are scored on the test set",
+    LANGUAGE_MODEL: "language models are scored on both valid and test",
 }
 
 
@@ -76,14 +71,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Run the command. Raises UserError if a folder, run or checkpoint cannot be used."""
-    kind = prepared_kind(args.data)
-    if args.unconstrained_tags and kind != "tagging":
-        raise UserError(f"--unconstrained-tags is for taggers, not for {kind}; drop it")
+    kind = TRAINED_ON[prepared_kind(args.data)]
+    if args.unconstrained_tags and kind is not TAGGER:
+        raise UserError(f"--unconstrained-tags is for taggers, not for {kind.data}; drop it")
     if kind in FIXED_SUBSETS and args.subset != "test":
         raise UserError(f"{FIXED_SUBSETS[kind]}; drop --subset")
     args.out = args.out or args.data / "out"
     args.arch, seeds = listed(args.arch), listed(args.seed)
     check_numbers("--seed", seeds)
     args.seed = list(map(int, seeds))
-    evaluator = importlib.import_module(f"fairseq_casrnn.evaluation.{EVALUATORS[kind]}")
+    evaluator = importlib.import_module(f"fairseq_casrnn.evaluation.{kind.evaluator}")
     evaluate_and_compare(args, evaluator.evaluate)

@@ -13,6 +13,7 @@ from fairseq_casrnn.data.words import TOKENIZERS, words
 from fairseq_casrnn.errors import UserError, check_at_least
 from fairseq_casrnn.inference.deferred_imports import deferred_imports
 from fairseq_casrnn.inference.loading import load_hub
+from fairseq_casrnn.kinds import Kind
 
 CHUNK = 1000  # default number of lines that are read before the first output
 T = TypeVar("T")
@@ -73,7 +74,7 @@ def check_input(args: argparse.Namespace) -> None:
         raise UserError("standard input is closed; name a file with --input")
 
 
-def load_from_arguments(kind: str, args: argparse.Namespace, **options):
+def load_from_arguments(kind: Kind, args: argparse.Namespace, **options):
     """Load the model that a command line asks for.
 
     Args:

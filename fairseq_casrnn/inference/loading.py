@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fairseq_casrnn import kinds
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.kinds import CLASSIFIER, LANGUAGE_MODEL, TAGGER, TRANSLATION, Kind
 from fairseq_casrnn.runs.layout import find_checkpoint
 
 
@@ -19,13 +21,13 @@ class Checkpoint:
         file: the checkpoint; that of a packed model is in a temporary folder.
         name: the file that messages name: the packed model, or the checkpoint.
         state: its content.
-        kind: one of :mod:`.kinds`, or None if it is another model.
+        kind: its kind, or None if it is another model.
     """
 
     file: Path
     name: Path
     state: dict[str, Any]
-    kind: str | None
+    kind: Kind | None
 
     @property
     def cfg(self):
@@ -55,7 +57,7 @@ def checkpoint_file(path: Path) -> Path:
     return find_checkpoint(unpacked(path))
 
 
-def read_checkpoint(path: Source, kind: str | None = None) -> Checkpoint:
+def read_checkpoint(path: Source, kind: Kind | None = None) -> Checkpoint:
     """Read a checkpoint, without building its model. One that has been read is returned.
 
     Args:
@@ -68,7 +70,6 @@ def read_checkpoint(path: Source, kind: str | None = None) -> Checkpoint:
     from fairseq import checkpoint_utils
 
     import fairseq_casrnn
-    from fairseq_casrnn import kinds
     from fairseq_casrnn.diagnostics.explain import explained
     from fairseq_casrnn.models.packed import is_packed
 
@@ -86,7 +87,7 @@ def read_checkpoint(path: Source, kind: str | None = None) -> Checkpoint:
         return Checkpoint(file, name, state, kinds.kind_of(state["cfg"]))
 
 
-def load_model(path: Source, data: str | os.PathLike | None = None, kind: str | None = None):
+def load_model(path: Source, data: str | os.PathLike | None = None, kind: Kind | None = None):
     """A model in ``eval()`` on the CPU, and its task.
 
     Args:
@@ -105,7 +106,6 @@ def load_model(path: Source, data: str | os.PathLike | None = None, kind: str | 
 
 def _build(read: Checkpoint, data: str | os.PathLike | None, **options: str):
     """The model, all options and the task; ``options`` replace the checkpoint's."""
-    from fairseq_casrnn import kinds
     from fairseq_casrnn.data.dictionaries import check_digest
     from fairseq_casrnn.diagnostics.explain import explained
     from fairseq_casrnn.models.hub import build_model
@@ -114,7 +114,7 @@ def _build(read: Checkpoint, data: str | os.PathLike | None, **options: str):
         raise UserError(f"{data} is not a folder; give the data-bin that the model was trained on")
     with explained():
         model, cfg, task = build_model(read.file, read.state, data, options, read.name)
-        if read.kind == kinds.LANGUAGE_MODEL:  # also of an older version, which saved no task state
+        if read.kind is LANGUAGE_MODEL:  # also of an older version, which saved no task state
             check_digest(
                 read.state["extra_state"].get("words"), task.source_dictionary, cfg.task.data
             )
@@ -123,8 +123,6 @@ def _build(read: Checkpoint, data: str | os.PathLike | None, **options: str):
 
 def load_language_model(path: Source, data: str | os.PathLike | None = None):
     """:func:`load_model` of a language model, on the GPU if there is one. Raises UserError."""
-    from fairseq_casrnn.kinds import LANGUAGE_MODEL
-
     model, task = load_model(path, data, LANGUAGE_MODEL)
     return on_device(model), task
 
@@ -140,7 +138,6 @@ def load_translator(path: Source, data: str | os.PathLike | None = None):
     """
     from fairseq_casrnn.console.program import captured_log
     from fairseq_casrnn.diagnostics.explain import explained
-    from fairseq_casrnn.kinds import TRANSLATION
 
     with captured_log(), explained():
         read = read_checkpoint(path, TRANSLATION)
@@ -152,7 +149,7 @@ def load_translator(path: Source, data: str | os.PathLike | None = None):
         return on_device(TranslationHub(cfg, task, [model]).eval())
 
 
-def load_hub(kind: str, path: Source, data: str | os.PathLike | None = None, **options: Any):
+def load_hub(kind: Kind, path: Source, data: str | os.PathLike | None = None, **options: Any):
     """The hub interface of a sentence classifier or tagger, on the GPU if there is one.
 
     Args:
@@ -165,7 +162,6 @@ def load_hub(kind: str, path: Source, data: str | os.PathLike | None = None, **o
     """
     from fairseq_casrnn.console.program import captured_log
     from fairseq_casrnn.diagnostics.explain import explained
-    from fairseq_casrnn.kinds import CLASSIFIER, TAGGER
 
     with captured_log(), explained():
         read = read_checkpoint(path, kind)

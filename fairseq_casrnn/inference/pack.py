@@ -16,18 +16,13 @@ from fairseq_casrnn.data.sentencepiece_units import SENTENCEPIECE, find_model
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable, replacing
 from fairseq_casrnn.inference.average import load
+from fairseq_casrnn.kinds import LANGUAGE_MODEL, TRANSLATION, kind_of_task
 from fairseq_casrnn.runs.layout import dictionaries, find_checkpoint, find_data
 
 TOKENIZERS = ("space", "moses", "moses_lowercase", "chinese")  # of translation models
 KEPT = ("args", "cfg", "model", "criterion", "optimizer_history", "task_state")  # in a checkpoint
 LANGUAGES = ("source_lang", "target_lang")
 KEPT_EXTRA = ("words", "classes", "characters", "meanings", "task")  # in its extra_state
-LANGUAGE_MODELS = ("language_modeling", "stateful_language_modeling")
-PACKED_TASKS = (
-    "sentence_classification",
-    "sequence_tagging",
-    *LANGUAGE_MODELS,
-)  # besides translation
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -91,11 +86,12 @@ def contents(
     from fairseq_casrnn.models.packed import FORMAT, TEXT, text_options
     from fairseq_casrnn.models.text_files import translation_files
 
-    kind, arch = cfg["task"]["_name"], cfg["model"]["_name"]
-    manifest = {"format": FORMAT, "version": __version__, "task": kind, "arch": arch}
-    if kind != "translation" and (args.tokenizer or args.bpe_codes):
+    task, arch = cfg["task"]["_name"], cfg["model"]["_name"]
+    kind = kind_of_task(task)
+    manifest = {"format": FORMAT, "version": __version__, "task": task, "arch": arch}
+    if kind is not TRANSLATION and (args.tokenizer or args.bpe_codes):
         raise UserError("--tokenizer and --bpe-codes are for translation models; drop them")
-    if kind == "translation":
+    if kind is TRANSLATION:
         found = translation_files(checkpoint, cfg, args.data)
         if args.tokenizer:
             found = replace(found, tokenizer=args.tokenizer)
@@ -106,11 +102,11 @@ def contents(
             name = BPE_CODES if found.bpe == "subword_nmt" else SENTENCEPIECE
             files[name] = found.subwords
         return files, manifest | found.options()
-    if kind not in PACKED_TASKS:
-        raise UserError(f"{checkpoint} is a model of the task {kind}, which cannot be packed")
+    if kind is None:
+        raise UserError(f"{checkpoint} is a model of the task {task}, which cannot be packed")
     folder = find_data(checkpoint.parent, args.data, cfg)
     files = {name: folder / name for name in dictionaries(folder, cfg)}
-    if kind in LANGUAGE_MODELS:
+    if kind is LANGUAGE_MODEL:
         manifest[TEXT] = text_options(folder)
         if (pieces := find_model(folder)) is not None:
             files[SENTENCEPIECE] = pieces

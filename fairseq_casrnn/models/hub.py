@@ -17,7 +17,7 @@ from torch import nn
 from ..data.batches import split_batches
 from ..diagnostics.explain import explained
 from ..errors import UserError
-from ..kinds import check_kind
+from ..kinds import Kind, check_kind
 from ..runs.layout import find_checkpoint, find_data
 from .packed import is_packed, unpacked
 from .unknown_words import GrowingVocabulary, WordVectors
@@ -28,7 +28,7 @@ BATCH_TOKENS = 16384
 class Hub(nn.Module):
     """A trained model with its task.
 
-    Subclasses define ``kind``, a key of :data:`.kinds.COMMANDS`.
+    Subclasses define ``kind``.
 
     Attributes:
         model: the model, in ``eval()`` mode.
@@ -36,7 +36,7 @@ class Hub(nn.Module):
         classes: names of the classes, in the order of the model's outputs.
     """
 
-    kind: str
+    kind: Kind
 
     def __init__(self, model: BaseFairseqModel, task: FairseqTask):
         super().__init__()

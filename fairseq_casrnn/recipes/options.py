@@ -114,7 +114,7 @@ def make_parser(step: Step, recipe: Recipe) -> argparse.ArgumentParser:
     for name in step.options:
         if (name == "parts" and not recipe.parts.option) or (name == "tiny" and not recipe.tiny):
             continue
-        if name == "vectors" and not KINDS[recipe.kind].takes_vectors:
+        if name == "vectors" and not KINDS[recipe.kind].is_labelled:
             continue
         option = recipe.parts.option if name == "parts" else name
         parser.add_argument(f"--{option}", dest=name, **argument_of(name, step, recipe))

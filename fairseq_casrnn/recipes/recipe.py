@@ -5,83 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from fairseq_casrnn.console.program import captured_log
 from fairseq_casrnn.data.vector_files import VectorFile
 from fairseq_casrnn.diagnostics.names import suggestion
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.kinds import LANGUAGE_MODEL, TRAINED_ON
 from fairseq_casrnn.recipes.reading import check_complete, read, resolve
 
 Options = Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Kind:
-    """Properties of all recipes of a task.
-
-    Args:
-        evaluator: module that evaluates the runs.
-        options: its options, in addition to those of all evaluators.
-        names: patterns of architectures that may be trained, in addition to the recipe's systems.
-        unknown: the error for another name, with ``{name}`` and ``{systems}`` to replace.
-        program: fairseq's program to which the evaluator passes the options after ``--``.
-        takes_vectors: whether ``--vectors`` initialises the embeddings of the encoder.
-        base: the class in ``fairseq.models`` that its models are derived from.
-    """
-
-    evaluator: str
-    options: tuple[str, ...]
-    names: tuple[str, ...]
-    unknown: str = "unknown system {name}; choose from {systems}, or give an architecture"
-    program: str = ""
-    takes_vectors: bool = False
-    base: str = "BaseFairseqModel"
-
-    def has_name(self, arch: str) -> bool:
-        """Whether an architecture has a name of this kind."""
-        return any(fnmatchcase(arch, pattern) for pattern in self.names)
-
-    def takes(self, arch: str, model: type) -> bool:
-        """Whether an architecture and its class are of this kind."""
-        bases = [base.__name__ for base in model.__mro__]
-        return self.has_name(arch) and self.base in bases
-
-
-EVALUATION = "fairseq_casrnn.evaluation"
-LANGUAGE_MODELS = (
-    ("*_lm", "*_lm_*", "hf_gpt*"),
-    "--arch {name} is not a language model, whose names contain _lm, such as cas_lstm_lm_ptb",
-)
-KINDS = {
-    "translation": Kind(
-        f"{EVALUATION}.evaluate_translation",
-        ("beam", "baseline"),
-        ("*",),
-        program="fairseq-generate",
-        base="FairseqEncoderDecoderModel",
-    ),
-    "language model": Kind(
-        f"{EVALUATION}.evaluate_lm",
-        ("cache", "baseline"),
-        *LANGUAGE_MODELS,
-        base="FairseqLanguageModel",
-    ),
-    "classification": Kind(
-        f"{EVALUATION}.evaluate_classifier",
-        ("subset", "baseline"),
-        ("*_sentence_encoder*",),
-        takes_vectors=True,
-    ),
-    "brackets": Kind("", (), *LANGUAGE_MODELS),
-    "tagging": Kind(
-        f"{EVALUATION}.evaluate_tagger",
-        ("subset", "baseline"),
-        ("*_tagger*",),
-        takes_vectors=True,
-    ),
-}
+KINDS = {kind.data.replace("-", " "): kind for kind in TRAINED_ON.values()}
+KINDS["brackets"] = LANGUAGE_MODEL
+"""The kinds of models by ``kind`` of a recipe; :mod:`.dyck` evaluates those of brackets."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +94,15 @@ class Recipe:
             return
         kind, models = KINDS[self.kind], registered_models() if look_up else {}
         if name not in models and not kind.has_name(name):
-            raise UserError(kind.unknown.format(name=name, systems=", ".join(self.systems)))
+            if kind is LANGUAGE_MODEL:
+                raise UserError(
+                    f"--arch {name} is not a language model, whose names contain _lm, such as "
+                    "cas_lstm_lm_ptb"
+                )
+            raise UserError(
+                f"unknown system {name}; choose from {', '.join(self.systems)}, or give an "
+                "architecture"
+            )
         known = {arch: model for arch, model in models.items() if kind.takes(arch, model)}
         if look_up and name not in known:
             own = [

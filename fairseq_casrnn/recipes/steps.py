@@ -11,6 +11,7 @@ from fairseq_casrnn.console.program import Parser
 from fairseq_casrnn.console.programs import Programs
 from fairseq_casrnn.data.prepared import prepared_options, read_json
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.kinds import TRANSLATION
 from fairseq_casrnn.recipes import dyck
 from fairseq_casrnn.recipes.options import (
     Step,
@@ -156,8 +157,9 @@ def evaluate(recipe: Recipe, argv: Sequence[str]) -> None:
     if recipe.kind == "brackets":
         return dyck.evaluate(recipe, argv)
     kind = KINDS[recipe.kind]
-    names = ("arch", "seed", "seeds", "data", "out", "checkpoint", *kind.options)
-    evaluate_systems(recipe, parse(Step("evaluate", names, RECORDED, kind.program), recipe, argv))
+    names = ("arch", "seed", "seeds", "data", "out", "checkpoint", kind.option, "baseline")
+    program = "fairseq-generate" if kind is TRANSLATION else ""
+    evaluate_systems(recipe, parse(Step("evaluate", names, RECORDED, program), recipe, argv))
 
 
 def evaluate_systems(recipe: Recipe, options: StepOptions) -> None:
@@ -167,9 +169,9 @@ def evaluate_systems(recipe: Recipe, options: StepOptions) -> None:
     words = ["--data", options.data, "--out", options.out]
     words += ["--arch", *options.arch] if options.arch else []
     words += ["--seed", *options.seed] if options.seed else []
-    for name in ("checkpoint", *kind.options):
+    for name in ("checkpoint", kind.option, "baseline"):
         value = getattr(options, name)
         words += [f"--{name}", value] if value else []
     words += as_arguments(recipe.evaluation)
-    words += ["--", *options.extra] if kind.program else []
-    Programs(options.dry_run).call(kind.evaluator, *words)
+    words += ["--", *options.extra] if kind is TRANSLATION else []
+    Programs(options.dry_run).call(f"fairseq_casrnn.evaluation.{kind.evaluator}", *words)

@@ -9,10 +9,11 @@ from pathlib import Path
 from fairseq_casrnn.console.programs import Programs
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recipes.options import Step, StepOptions, each_part, parse
-from fairseq_casrnn.recipes.recipe import EVALUATION, Recipe, as_arguments
+from fairseq_casrnn.recipes.recipe import KINDS, Recipe, as_arguments
 from fairseq_casrnn.recipes.steps import call_reader, evaluate_systems, train_systems
 
-COMPARABLE = ("classification", "tagging")  # kinds with the scores of ``tables sets``
+TABLES = "fairseq_casrnn.evaluation.tables"
+COMPARABLE = [name for name, kind in KINDS.items() if kind.is_labelled]  # by ``tables sets``
 
 
 def table(recipe: Recipe, argv: Sequence[str]) -> None:
@@ -54,7 +55,7 @@ def table_of_parts(recipe: Recipe, argv: Sequence[str]) -> None:
         for name in options.parts or made:
             data, out = f"{options.data}/{name}", f"{options.out}/{name}"
             train_and_evaluate(recipe, dataclasses.replace(options, data=data, out=out))
-    Programs(options.dry_run).call(f"{EVALUATION}.tables", "sets", options.out)
+    Programs(options.dry_run).call(TABLES, "sets", options.out)
 
 
 def train_and_evaluate(recipe: Recipe, options: StepOptions) -> None:
@@ -82,7 +83,7 @@ def table_of_variants(recipe: Recipe, argv: Sequence[str]) -> None:
         train_systems(recipe, system)
         evaluate_systems(recipe, dataclasses.replace(options, out=out))
     words = ("sets", options.out, "--subset", options.subset, "--no-average")
-    Programs(options.dry_run).call(f"{EVALUATION}.tables", *words)
+    Programs(options.dry_run).call(TABLES, *words)
 
 
 def table_of_depths(recipe: Recipe, argv: Sequence[str]) -> None:
@@ -100,4 +101,4 @@ def table_of_depths(recipe: Recipe, argv: Sequence[str]) -> None:
     train_systems(recipe, options)
     evaluate_systems(recipe, dataclasses.replace(options, extra=[]))
     words = ("depths", options.out, "--checkpoint", options.checkpoint)
-    Programs(options.dry_run).call(f"{EVALUATION}.tables", *words)
+    Programs(options.dry_run).call(TABLES, *words)

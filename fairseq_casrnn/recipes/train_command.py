@@ -18,7 +18,7 @@ from fairseq_casrnn.data.prepared import (
     read_json,
 )
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.kinds import COMMANDS, TRAINED_ON
+from fairseq_casrnn.kinds import TRAINED_ON
 from fairseq_casrnn.plugin import plugin_options
 from fairseq_casrnn.recipes.options import StepOptions, check_values
 from fairseq_casrnn.recipes.reading import SHIPPED, read
@@ -121,7 +121,7 @@ def use_command(kind: str, folder: Path, run: Path, carry_state: bool = False) -
         return f"casrnn perplexity {data} {path}{reset}"
     pairs = (folder / "data-bin" / "input1").is_dir()
     text = r"printf 'first text\tsecond text\n'" if pairs else 'echo "your text"'
-    return f"{text} | {COMMANDS[TRAINED_ON[kind]]} {path}"
+    return f"{text} | {TRAINED_ON[kind].command} {path}"
 
 
 def find_recipe(kind: str, folder: Path, carry_state: bool = False) -> Recipe:

@@ -15,6 +15,7 @@ from typing import Any
 from fairseq_casrnn.data.prepared import binarised_folder, find_languages
 from fairseq_casrnn.data.values import natural
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.kinds import TAGGER, kind_of_task
 
 BEST, LAST = "checkpoint_best.pt", "checkpoint_last.pt"
 CHECKPOINTS = (BEST, "model.pt", LAST)  # the first one that a folder has stands for the folder
@@ -112,9 +113,10 @@ def find_data(run: Path, given: str | os.PathLike | None, cfg: Mapping[str, Any]
 def dictionaries(folder: Path, cfg: Mapping[str, Any]) -> list[str]:
     """The file names, within ``folder``, of the dictionaries that a model needs."""
     task = cfg["task"]
-    if task["_name"] in ("sentence_classification", "sequence_tagging"):
+    kind = kind_of_task(task["_name"])
+    if kind is not None and kind.is_labelled:
         parts = ["input0", "label"]
-        if task["_name"] == "sequence_tagging" and cfg["model"].get("char_filters"):
+        if kind is TAGGER and cfg["model"].get("char_filters"):
             parts.append("spelling")
         return [f"{part}/dict.txt" for part in parts]
     if "source_lang" in task:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from fairseq_casrnn import kinds
 from fairseq_casrnn.data.words import words
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.inference import loading
@@ -24,16 +25,14 @@ def load(args: argparse.Namespace) -> Predictor:
     Raises:
         UserError: no checkpoint, a model that cannot be served, or data that cannot be found.
     """
-    from fairseq_casrnn import kinds
-
     read = loading.read_checkpoint(args.path)
-    if read.kind == kinds.CLASSIFIER:
+    if read.kind is kinds.CLASSIFIER:
         return ClassifierPredictor(loading.load_hub(read.kind, read, args.data))
-    if read.kind == kinds.TAGGER:
+    if read.kind is kinds.TAGGER:
         return TaggerPredictor(loading.load_hub(read.kind, read, args.data))
-    if read.kind == kinds.TRANSLATION:
+    if read.kind is kinds.TRANSLATION:
         return load_translator(read, args.data, args.beam)
-    if read.kind == kinds.LANGUAGE_MODEL:
+    if read.kind is kinds.LANGUAGE_MODEL:
         data = find_data(read.file.parent, args.data, read.cfg)
         return load_language_model(read, data)
     name, _ = kinds.architecture(read.cfg.model)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from fairseq_casrnn.data.spans import are_spans, spans
 from fairseq_casrnn.data.symbols import escape, escape_line
+from fairseq_casrnn.kinds import CLASSIFIER, LANGUAGE_MODEL, TAGGER, TRANSLATION
 from fairseq_casrnn.serving.cell_traces import rounded, trace_cells
 from fairseq_casrnn.serving.predict_request import MAX_HYPOTHESES, PredictRequest
 
@@ -25,7 +26,7 @@ class Predictor:
     """A model with its pre- and postprocessing.
 
     Attributes:
-        kind: "classifier", "tagger", "translator" or "language model".
+        kind: ``served`` of one of :mod:`.kinds`.
         model: the model, in ``eval()`` mode.
         pairs: whether requests are pairs of sentences.
         most_hypotheses: the largest ``nbest`` of a request; None if there is a single answer.
@@ -52,7 +53,7 @@ class ClassifierPredictor(Predictor):
         hub: a :class:`.SentenceHub`.
     """
 
-    kind = "classifier"
+    kind = CLASSIFIER.served
 
     def __init__(self, hub):
         self.hub, self.model, self.pairs = hub, hub.model, hub.task.pairs
@@ -94,7 +95,7 @@ class TaggerPredictor(Predictor):
         hub: a :class:`.TaggerHub`.
     """
 
-    kind = "tagger"
+    kind = TAGGER.served
 
     def __init__(self, hub):
         self.hub, self.model = hub, hub.model
@@ -135,7 +136,7 @@ class TranslationPredictor(Predictor):
         beam: beam size.
     """
 
-    kind = "translator"
+    kind = TRANSLATION.served
 
     def __init__(self, model, task, encode, decode, beam: int):
         from fairseq.dataclass.configs import GenerationConfig
@@ -207,7 +208,7 @@ class LanguageModelPredictor(Predictor):
         split: splits a text into the model's words.
     """
 
-    kind = "language model"
+    kind = LANGUAGE_MODEL.served
 
     def __init__(self, model, task, split):
         self.model, self.dictionary, self.split = model, task.source_dictionary, split

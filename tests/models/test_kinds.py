@@ -6,14 +6,14 @@ import pytest
 
 import fairseq_casrnn
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.kinds import COMMANDS, check_kind
+from fairseq_casrnn.kinds import CLASSIFIER, LANGUAGE_MODEL, TAGGER, TRANSLATION, check_kind
 from fairseq_casrnn.runs.layout import find_checkpoint
 
 TRAINED = {
-    "sentence classifier": ("sentence_classification", "cas_lstm_sentence_encoder"),
-    "tagger": ("sequence_tagging", "cas_lstm_tagger_tiny"),
-    "translation model": ("translation", "cas_lstm_iwslt"),
-    "language model": ("stateful_language_modeling", "cas_lstm_lm_ptb"),
+    CLASSIFIER: ("sentence_classification", "cas_lstm_sentence_encoder"),
+    TAGGER: ("sequence_tagging", "cas_lstm_tagger_tiny"),
+    TRANSLATION: ("translation", "cas_lstm_iwslt"),
+    LANGUAGE_MODEL: ("stateful_language_modeling", "cas_lstm_lm_ptb"),
 }
 
 
@@ -21,23 +21,24 @@ def options(task, model):
     return SimpleNamespace(task=SimpleNamespace(_name=task), model=SimpleNamespace(_name=model))
 
 
-@pytest.mark.parametrize("kind", TRAINED)
+@pytest.mark.parametrize("kind", TRAINED, ids=lambda kind: kind.name)
 def test_model_of_another_kind(kind):
     fairseq_casrnn.register()
-    for wanted in COMMANDS:
+    for wanted in TRAINED:
         if wanted == kind:
             check_kind(options(*TRAINED[kind]), wanted, "x.pt")
             continue
         with pytest.raises(UserError) as caught:
             check_kind(options(*TRAINED[kind]), wanted, "x.pt")
-        assert str(caught.value) == f"x.pt is a {kind}, not a {wanted}; use {COMMANDS[kind]}"
+        message = f"x.pt is a {kind.name}, not a {wanted.name}; use {kind.command}"
+        assert str(caught.value) == message
 
 
 def test_model_of_an_unknown_kind():
     fairseq_casrnn.register()
     for cfg in (None, options("masked_lm", "roberta")):
         with pytest.raises(UserError, match=r"x\.pt is not a tagger; check the path"):
-            check_kind(cfg, "tagger", "x.pt")
+            check_kind(cfg, TAGGER, "x.pt")
 
 
 def test_folder_that_contains_runs(tmp_path):

@@ -83,7 +83,7 @@ def test_vectors_are_frozen_where_the_paper_freezes_them(name, paper, fixed, tmp
         ("when: [{if: A, title: x}]", "there is no key when.title; use if, archs"),
         ("systems: {small: {layers: 1}}", "the key systems.small.arch is missing; add it"),
         ("variants: {small: {lr: 1}}", "the key variants.small.arch is missing; add it"),
-        ("kind: classifier", "kind is 'classifier'; use translation, language model, "),
+        ("kind: classifier", "kind is 'classifier'; use classification, tagging, "),
         ("lr: 1\nlr: 2", "line 2 is not YAML: duplicate key lr; correct it"),
         ("title: [", "is not YAML: "),
         ("? [lr]\n: 1", "is not YAML: "),
