@@ -147,17 +147,17 @@ def begin_update(trainer: Trainer, *args: Any, **kwargs: Any) -> None:
         set_temperatures(trainer, mixture_layers(trainer.get_model()))
 
 
-def save_annealing(trainer: Trainer, filename: str, extra_state: dict[str, Any]) -> None:
-    """Before ``Trainer.save_checkpoint``: put the annealing into the checkpoint."""
+def save_annealing(trainer: Trainer, extra_state: dict[str, Any]) -> None:
+    """Put the annealing into the checkpoint."""
     annealing = getattr(trainer, "annealing", None)
     if annealing is not None:
         extra_state["annealing"] = asdict(annealing)
 
 
-def restore_annealing(trainer: Trainer, extra_state: dict[str, Any], resumes: bool) -> None:
+def restore_annealing(trainer: Trainer, extra_state: dict[str, Any]) -> None:
     """Take the annealing of a resumed training from its checkpoint.
 
     Checkpoints without it come from versions in which a decay of 0.9 was the default.
     """
-    if resumes and any(map(is_automatic, mixture_layers(trainer.get_model()))):
+    if any(map(is_automatic, mixture_layers(trainer.get_model()))):
         trainer.annealing = Annealing(**extra_state.get("annealing", {}))

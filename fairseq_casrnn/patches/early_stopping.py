@@ -17,7 +17,6 @@ are right. On small data both take some epochs, while the loss falls. These epoc
 import logging
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.patches.extra_state import after_loading
 from fairseq_casrnn.patches.programs import program_module
 
 ATTRIBUTES = ("best", "num_runs")  # of fairseq_cli.train.should_stop_early
@@ -35,17 +34,16 @@ def forget_last_training(cfg, trainer, **kwargs) -> None:
             vars(function).pop(name, None)
 
 
-def save_counters(trainer, filename, extra_state: dict) -> None:
-    """Before ``save_checkpoint``: save the counters of ``--patience``."""
+def save_counters(extra_state: dict) -> None:
+    """Put the counters of ``--patience`` into the checkpoint."""
     function = program_module("train").should_stop_early
     counted = {name: getattr(function, name, None) for name in ATTRIBUTES}
     extra_state["early_stopping"] = {k: v for k, v in counted.items() if v is not None}
 
 
-@after_loading
-def restore_counters(trainer, extra_state: dict, resumes: bool) -> None:
-    """After ``load_checkpoint``: restore the counters of ``--patience``."""
-    if not resumes or "early_stopping" not in extra_state:
+def restore_counters(trainer, extra_state: dict) -> None:
+    """Restore the counters of ``--patience`` when resuming."""
+    if "early_stopping" not in extra_state:
         return
     counted = extra_state["early_stopping"]
     for name in ATTRIBUTES:
@@ -83,12 +81,11 @@ def ignore_zero_metric_on_plateau(original, self, epoch, val_loss=None):
     return original(self, epoch, None if nothing_yet else val_loss)
 
 
-@after_loading
-def step_plateau(trainer, extra_state: dict, resumes: bool) -> None:
-    """After ``load_checkpoint``: make the scheduler's step, which follows an end-of-epoch save."""
+def step_plateau(trainer, extra_state: dict) -> None:
+    """When resuming, make the scheduler's step, which follows an end-of-epoch save."""
     from fairseq.optim.lr_scheduler.reduce_lr_on_plateau import ReduceLROnPlateauLRSchedule
 
-    if resumes and isinstance(trainer.lr_scheduler, ReduceLROnPlateauLRSchedule):
+    if isinstance(trainer.lr_scheduler, ReduceLROnPlateauLRSchedule):
         place = extra_state["train_iterator"]
         if place.get("iterations_in_epoch") == 0:  # at the start of the next epoch
             trainer.lr_step(place["epoch"] - 1, extra_state.get("val_loss"))

@@ -1,10 +1,69 @@
-"""Resuming: restore the task's state and refuse options that change the trained function."""
+"""What a resumed training needs and fairseq's checkpoints lack: saved, restored and compared."""
 
 from __future__ import annotations
 
 from fairseq_casrnn.errors import UserError, as_option
-from fairseq_casrnn.patches.extra_state import after_loading
+from fairseq_casrnn.patches import early_stopping
 from fairseq_casrnn.patches.vocabularies import check_words, digests
+
+
+def save_state(trainer, filename, extra_state: dict) -> None:
+    """Before ``Trainer.save_checkpoint``: add to ``extra_state`` what fairseq does not save.
+
+    This is the state of the task, or only the digests of its dictionaries; the counters of
+    ``--patience``; the annealing of second-order LSTMs; and the functional options of the model.
+    """
+    from fairseq_casrnn.models.annealing import save_annealing  # models follow the patches
+
+    model, task = trainer.cfg.model, trainer.task
+    if names := functional_options(model):
+        extra_state["meanings"] = {name: getattr(model, name) for name in names}
+    if resumes_state(task):
+        extra_state["task"] = task.state_dict()
+    elif (words := digests(task)) is not None:
+        extra_state["words"] = words
+    early_stopping.save_counters(extra_state)
+    save_annealing(trainer, extra_state)
+
+
+def restore_state(
+    extra_state,
+    trainer,
+    filename,
+    reset_optimizer=False,
+    reset_lr_scheduler=False,
+    optimizer_overrides=None,
+    reset_meters=False,
+):
+    """After ``Trainer.load_checkpoint``: restore what :func:`save_state` has added.
+
+    If a training only takes the weights (``--finetune-from-model``, ``--reset-…``), only the
+    dictionaries are compared. ``extra_state`` is empty if there is no checkpoint.
+
+    Raises:
+        UserError: a functional option or a dictionary has changed.
+    """
+    if extra_state:
+        resumes = not (reset_optimizer or reset_lr_scheduler or reset_meters)
+        restore(trainer, extra_state, resumes)
+    return extra_state
+
+
+def restore(trainer, extra_state: dict, resumes: bool) -> None:
+    """See :func:`restore_state`; ``resumes`` is False if only the weights are taken."""
+    from fairseq_casrnn.models.annealing import restore_annealing
+
+    if resumes:
+        check_functional_options(trainer, extra_state)
+    task, state = trainer.task, extra_state.get("task")
+    if resumes and state is not None and resumes_state(task):
+        task.load_state_dict(state)
+    else:
+        check_words(task, state or {"words": extra_state.get("words")})
+    if resumes:
+        early_stopping.restore_counters(trainer, extra_state)
+        early_stopping.step_plateau(trainer, extra_state)
+        restore_annealing(trainer, extra_state)
 
 
 def resumes_state(task) -> bool:
@@ -15,37 +74,6 @@ def resumes_state(task) -> bool:
     return isinstance(task, LanguageModelingTask | TranslationTask) or getattr(
         task, "resumes", False
     )
-
-
-def save_task_state(trainer, filename, extra_state: dict) -> None:
-    """Before ``save_checkpoint``: save the task's state, or only the digests of dictionaries."""
-    if resumes_state(trainer.task):
-        extra_state["task"] = trainer.task.state_dict()
-    elif (words := digests(trainer.task)) is not None:
-        extra_state["words"] = words
-
-
-@after_loading
-def restore_task_state(trainer, extra_state: dict, resumes: bool) -> None:
-    """After ``load_checkpoint``: restore the task's state.
-
-    fairseq 0.12.3 writes the state of a task into checkpoints but does not load it in training. For
-    other tasks, and if only the weights are taken, only the dictionaries are compared.
-    """
-    task, state = trainer.task, extra_state.get("task")
-    if resumes and state is not None and resumes_state(task):
-        task.load_state_dict(state)
-    else:
-        check_words(task, state or {"words": extra_state.get("words")})
-
-
-@after_loading
-def restore_annealing(trainer, extra_state: dict, resumes: bool) -> None:
-    """After ``load_checkpoint``: restore the annealing of second-order LSTMs."""
-    # fairseq imports models after the patches.
-    from fairseq_casrnn.models.annealing import restore_annealing
-
-    restore_annealing(trainer, extra_state, resumes)
 
 
 def functional_options(model) -> dict[str, object]:
@@ -65,16 +93,8 @@ def functional_options(model) -> dict[str, object]:
     return {name: own.default for name, own in fields.items() if own.metadata.get("functional")}
 
 
-def save_functional_options(trainer, filename, extra_state: dict) -> None:
-    """Before ``save_checkpoint``: save the functional options of the model."""
-    model = trainer.cfg.model
-    if names := functional_options(model):
-        extra_state["meanings"] = {name: getattr(model, name) for name in names}
-
-
-@after_loading
-def check_functional_options(trainer, extra_state: dict, resumes: bool) -> None:
-    """After ``load_checkpoint``: refuse to resume with a different functional option.
+def check_functional_options(trainer, extra_state: dict) -> None:
+    """Refuse to resume with a different functional option.
 
     fairseq would load the weights, which have the same shapes. An option that is newer than the
     checkpoint counts as having its default there.
@@ -83,7 +103,7 @@ def check_functional_options(trainer, extra_state: dict, resumes: bool) -> None:
         UserError: an option has changed.
     """
     saved, model = extra_state.get("meanings"), trainer.cfg.model
-    if saved is None or not resumes:
+    if saved is None:
         return
     for name, default in functional_options(model).items():
         before, now = saved.get(name, default), getattr(model, name)

@@ -62,25 +62,11 @@ fairseq.checkpoint_utils.save_checkpoint
     feature after runs.training.write
         write run.json: what was trained, on which data, with which scores
 fairseq.trainer.Trainer.save_checkpoint
-    safety before patches.resumption.save_functional_options
-        save in the checkpoint the options that change what the weights compute
-    resumption before patches.resumption.save_task_state
-        save in the checkpoint the state of the task, or only a digest of each of its dictionaries
-    resumption before patches.early_stopping.save_counters
-        save the counter of --patience in the checkpoint
-    resumption before models.annealing.save_annealing
-        save the progress of a second-order LSTM's annealing in the checkpoint
+    resumption before patches.resumption.save_state
+        save task, dictionaries' digests, --patience, annealing and options that change the output
 fairseq.trainer.Trainer.load_checkpoint
-    safety after patches.resumption.check_functional_options
-        refuse to resume with options that change what the trained weights compute
-    resumption after patches.resumption.restore_task_state
-        restore the task's state, which fairseq only saves; refuse different dictionaries
-    resumption after patches.early_stopping.restore_counters
-        restore the counter of --patience
-    resumption after patches.early_stopping.step_plateau
-        on resuming, take the reduce_lr_on_plateau step that fairseq takes only after saving
-    resumption after patches.resumption.restore_annealing
-        restore the progress of a second-order LSTM's annealing
+    resumption after patches.resumption.restore_state
+        restore what is saved above; refuse other dictionaries or options that change the output
 fairseq.optim.lr_scheduler.reduce_lr_on_plateau.ReduceLROnPlateauLRSchedule.state_dict
     resumption after patches.early_stopping.save_plateau_counters
         save how many epochs reduce_lr_on_plateau has waited; fairseq saves only its best loss
@@ -91,7 +77,7 @@ fairseq.tasks.FairseqTask.state_dict
     safety after patches.vocabularies.add_digests
         add a digest of each of the task's dictionaries to its state
 fairseq.tasks.FairseqTask.load_state_dict
-    safety before patches.vocabularies.check_before_loading
+    safety before patches.vocabularies.check_words
         refuse a model that was trained with other dictionaries than the task has
 fairseq.tasks.FairseqTask.get_batch_iterator
     resumption around patches.batching.keep_batches_on_resume
@@ -165,7 +151,6 @@ numpy.compat
     fix call patches.batching.restore_numpy_long
         define numpy.compat.long, absent from numpy 2.4, for --sample-break-mode eos and sampling
 fairseq.data.bucket_pad_length_dataset.get_buckets
-fairseq.data.data_utils.get_buckets
     fix around patches.batching.get_buckets
         support --num-batch-buckets with numpy 2.4, which lacks percentile(interpolation=)
 fairseq.data.indexed_dataset.make_dataset

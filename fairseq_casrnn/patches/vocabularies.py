@@ -26,11 +26,6 @@ def add_digests(state: dict, task) -> dict:
     return state if words is None else {**state, "words": words}
 
 
-def check_before_loading(task, state: dict) -> None:
-    """Before ``FairseqTask.load_state_dict``: compare the dictionaries with the digests."""
-    check_words(task, state)
-
-
 def record_add_bos_token(model, task, *args, **kwargs):
     """After ``build_model``: note on the language model whether it reads <s> first.
 
@@ -67,7 +62,7 @@ def dictionaries(task) -> dict[str, Dictionary]:
 
 
 def check_words(task, state: dict) -> None:
-    """Compare the dictionaries of ``task`` with those of a checkpoint's training.
+    """Before ``FairseqTask.load_state_dict``: compare its dictionaries with the checkpoint's.
 
     Args:
         task: a fairseq task; its own ``check_words(state)`` takes precedence.

@@ -8,7 +8,6 @@ from fairseq.models import build_model
 from omegaconf import open_dict
 
 from fairseq_casrnn.models import annealing
-from fairseq_casrnn.patches.resumption import restore_annealing
 
 from .common import make_task, parse
 
@@ -29,7 +28,7 @@ class Trainer(SimpleNamespace):
         super().__init__(cfg=cfg, get_model=lambda: model, get_num_updates=lambda: self.update)
         self.rnn = model.encoder.rnn
         if kept is not None:
-            restore_annealing({"epoch": 3, **kept}, self, "checkpoint")
+            annealing.restore_annealing(self, {"epoch": 3, **kept})
 
     def temperature(self, epoch: int, update: int = 0) -> float:
         self.update = update
@@ -112,7 +111,7 @@ def test_a_resumed_training_keeps_its_annealing():
     begun = Trainer("--max-epoch", "5")
     begun.temperature(1)
     kept = {}
-    annealing.save_annealing(begun, "checkpoint", kept)
+    annealing.save_annealing(begun, kept)
     assert Trainer("--max-epoch", "9", kept=kept).temperature(3) == pytest.approx(0.01)
     assert Trainer("--max-epoch", "9", kept={}).temperature(3) == pytest.approx(0.81)
     given = ("--max-epoch", "9", "--temperature-decay", "0.5")

@@ -9,8 +9,12 @@ from fairseq.models import MODEL_DATACLASS_REGISTRY
 
 import fairseq_casrnn
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.patches.extra_state import after_loading
-from fairseq_casrnn.patches.resumption import check_functional_options, functional_options
+from fairseq_casrnn.patches import resumption
+from fairseq_casrnn.patches.resumption import (
+    check_functional_options,
+    functional_options,
+    restore_state,
+)
 
 fairseq_casrnn.register()
 
@@ -28,18 +32,24 @@ fairseq_casrnn.register()
         ((False, False, None), {"reset_meters": True}, False),
     ],
 )
-def test_state_is_loaded_if_nothing_is_reset(arguments, named, resumes):
+def test_state_is_loaded_if_nothing_is_reset(arguments, named, resumes, monkeypatch):
     loaded = []
-    load = after_loading(lambda *args: loaded.append(args))
-    assert load({"epoch": 3}, "trainer", "file", *arguments, **named) == {"epoch": 3}
+    monkeypatch.setattr(resumption, "restore", lambda *args: loaded.append(args))
+    assert restore_state({"epoch": 3}, "trainer", "file", *arguments, **named) == {"epoch": 3}
     assert loaded == [("trainer", {"epoch": 3}, resumes)]
 
 
 def test_no_checkpoint():
-    def fail(*args):
-        raise AssertionError("there is no state to load")
+    assert restore_state(None, "trainer", "file") is None
 
-    assert after_loading(fail)(None, "trainer", "file") is None
+
+def test_only_dictionaries_are_compared_without_resuming():
+    """The trainer of this test has nothing else that could be restored."""
+    compared = []
+    trainer = SimpleNamespace(task=SimpleNamespace(check_words=compared.append))
+    for state in ({"task": {"words": 1}, "early_stopping": {"num_runs": 2}}, {"words": 1}):
+        restore_state(state, trainer, "file", reset_lr_scheduler=True)
+    assert compared == [{"words": 1}] * 2
 
 
 def test_functional_options():
@@ -76,4 +86,4 @@ def test_changed_functional_options_are_refused(kept, now, refused):
     before = kept.get("meanings", {}).get("lam", "0.5")
     message = f"resumed has --lam {before}, not --lam {now}; give it"
     with pytest.raises(UserError, match=message) if refused else contextlib.nullcontext():
-        check_functional_options(kept, trainer, "file")
+        check_functional_options(trainer, kept)
