@@ -13,8 +13,6 @@ to depth m, no dropout (second-order LSTM paper, §4.3); ``<cell>_lm_dyck`` has 
 
 from __future__ import annotations
 
-from ..cells import FAMILIES
-from . import language_model, translation  # noqa: F401 - models before their architectures
 from .config import LAYERS
 from .registration import register_architecture
 
@@ -39,6 +37,8 @@ def register_lm(
 def register_cell(cell: str) -> None:
     """Register all named architectures of ``cell``, whose models must be registered already."""
     register(cell, f"{cell}_iwslt", hidden=256, layers=2)
+    if cell == "cas_lstm":
+        register(cell, "cas_lstm_iwslt_247", hidden=247, layers=2, embed=256)
     register(cell, f"{cell}_tiny", hidden=16, layers=2)
     for depth in (3, 5, 10):
         register(cell, f"{cell}_btec_{depth}", hidden=50, layers=depth)
@@ -48,8 +48,3 @@ def register_cell(cell: str) -> None:
     for depth in range(2, 11):  # m, the deepest nesting
         register_lm(cell, f"dyck_{depth}", embed=30, hidden=3 * depth, layers=1, dropout=0.0)
     register_lm(cell, "dyck", embed=30, hidden=12, layers=1, dropout=0.0)
-
-
-for _cell in FAMILIES:
-    register_cell(_cell)
-register("cas_lstm", "cas_lstm_iwslt_247", hidden=247, layers=2, embed=256)

@@ -13,7 +13,6 @@ from fairseq.data import Dictionary
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
-from ..cells import FAMILIES
 from ..errors import UserError, check_at_least
 from .config import config_for, dropout_option, named_as_options
 from .sentence_backbones import (
@@ -115,8 +114,6 @@ def register_cell(cell: str) -> None:
     register(SentenceClassifier, cell, functools.partial(RecurrentBackbone, cell), config)
 
 
-for _cell in FAMILIES:
-    register_cell(_cell)
 for _name, _build, _config in (
     ("sentence_state_lstm", SentenceStateBackbone, SentenceStateConfig),
     ("shortcut_lstm", ShortcutBackbone, ShortcutConfig),

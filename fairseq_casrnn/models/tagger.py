@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
-from ..cells import FAMILIES
 from ..data.tag_constraints import Constraints
 from ..errors import UserError, check_at_least
 from .config import config_for, dropout_option
@@ -167,7 +166,5 @@ def register_cell(cell: str) -> None:
     register(Tagger, cell, functools.partial(RecurrentBackbone, cell), config)
 
 
-for _cell in FAMILIES:
-    register_cell(_cell)
 register(Tagger, "sentence_state_lstm", SentenceStateBackbone, SentenceStateTaggerConfig)
 register(Tagger, "shortcut_lstm", ShortcutBackbone, ShortcutTaggerConfig)

@@ -16,7 +16,6 @@ from fairseq.tasks import FairseqTask
 from omegaconf import II
 from torch import nn
 
-from ..cells import FAMILIES
 from ..diagnostics.explain import explained
 from ..errors import UserError
 from ..layers import RecurrentStack
@@ -267,7 +266,3 @@ def register_cell(cell: str) -> None:
     register_subclass(
         RecurrentTranslationModel, f"{cell}_model", cell, config, cell_name=cell, __doc__=doc
     )
-
-
-for _cell in FAMILIES:
-    register_cell(_cell)
