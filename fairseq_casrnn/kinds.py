@@ -48,7 +48,11 @@ class Kind:
 
     def takes(self, arch: str, model: type) -> bool:
         """Whether an architecture and its class are of this kind."""
-        return self.has_name(arch) and self.base in [base.__name__ for base in model.__mro__]
+        return self.has_name(arch) and self.has_class(model)
+
+    def has_class(self, model: type) -> bool:
+        """Whether a class of models is derived from that of this kind."""
+        return self.base in [base.__name__ for base in model.__mro__]
 
 
 CLASSIFIER = Kind(

@@ -172,16 +172,6 @@ def check_outputs_finite(rows: torch.Tensor) -> None:
         )
 
 
-def check_models(models: Iterable[nn.Module], kind: type, what: str, folder: str | Path) -> None:
-    """Raise UserError unless all ``models`` are a ``kind``; ``what`` names it in the message."""
-    for model in models:
-        if not isinstance(model, kind):
-            raise UserError(
-                f"the checkpoint in {folder} is of a {type(model).__name__}, not of {what}; load "
-                "it with its own architecture, MODEL_REGISTRY[…].from_pretrained"
-            )
-
-
 def as_list(sentences: Iterable[Any]) -> list[Any]:
     """``sentences`` as a list. Raises UserError for a single string."""
     if isinstance(sentences, str):

@@ -4,20 +4,18 @@
 # Optional[str], but not str | None.
 # ruff: noqa: UP045
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Optional, Self
+from typing import Optional, Self
 
 import torch
 from fairseq.data import Dictionary
 from fairseq.dataclass import FairseqDataclass
-from fairseq.hub_utils import GeneratorHubInterface
 from fairseq.models import FairseqLanguageModel
 from fairseq.tasks import FairseqTask
 from omegaconf import II
 from torch import Tensor
 
-from ..diagnostics.explain import explained
 from ..errors import UserError
+from ..kinds import LANGUAGE_MODEL
 from ..layers import RecurrentStack
 from .config import (
     EngineConfig,
@@ -30,12 +28,11 @@ from .config import (
     warn_of_single_layers,
 )
 from .embedding import build_embedding
-from .hub import check_models
+from .generator_model import GeneratorModel
 from .language_decoder import RecurrentLanguageDecoder
 from .loading_checkpoint import is_loading_checkpoint
-from .registration import PicklableModel, register_subclass
+from .registration import register_subclass
 from .routing import read_assignment
-from .text_files import pretrained_arguments
 
 SIZES = ["decoder_embed_dim", "decoder_hidden_size", "decoder_layers"]
 DROPOUTS = [
@@ -121,31 +118,10 @@ class SecondOrderLanguageModelConfig(RecurrentLanguageModelConfig):
 LANGUAGE_MODEL_CONFIGS = {"second_order_lstm": SecondOrderLanguageModelConfig}
 
 
-class RecurrentLanguageModel(PicklableModel, FairseqLanguageModel):
+class RecurrentLanguageModel(GeneratorModel, FairseqLanguageModel):
     """Language model over any cell of :data:`fairseq_casrnn.cells.FAMILIES`."""
 
-    cell_name = "stacked_lstm"
-
-    @classmethod
-    def from_pretrained(
-        cls,
-        model_name_or_path: str | Path,
-        checkpoint_file: str = "model.pt",
-        data_name_or_path: str | Path = ".",
-        **kwargs: Any,
-    ) -> GeneratorHubInterface:
-        """As in fairseq; also takes a file of ``casrnn pack``, or a run's folder alone.
-
-        Raises:
-            UserError: the checkpoint cannot be loaded or is not of a language model.
-        """
-        with explained():
-            given = pretrained_arguments(model_name_or_path, checkpoint_file, data_name_or_path)
-            hub = super().from_pretrained(
-                str(given.folder), given.checkpoint_file, given.data, **(given.options | kwargs)
-            )
-        check_models(hub.models, FairseqLanguageModel, "a language model", model_name_or_path)
-        return hub
+    cell_name, kind = "stacked_lstm", LANGUAGE_MODEL
 
     @classmethod
     def build_model(cls, cfg: RecurrentLanguageModelConfig, task: FairseqTask) -> Self:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..data.bpe import BPE_CODES
 from ..data.prepared import OPTIONS_FILE, read_json
 from ..data.sentencepiece_units import SENTENCEPIECE, find_model
 from ..errors import UserError
-from ..runs.layout import find_checkpoint, find_data, languages
-from .packed import MODEL, is_packed, task_options, unpacked
+from ..runs.layout import find_data, languages
+from .packed import task_options
 
 
 @dataclass(frozen=True)
@@ -100,50 +100,3 @@ def text_files(
         return files.data, files.options() | files.file_options()
     folder = find_data(checkpoint.parent, data, cfg)
     return folder, task_options(checkpoint.parent) if packed else {}
-
-
-class PretrainedArguments(NamedTuple):
-    """Arguments of fairseq's ``from_pretrained``.
-
-    Attributes:
-        folder, checkpoint_file, data: its first three.
-        options: options of the task, such as its tokenizer.
-    """
-
-    folder: Path
-    checkpoint_file: str
-    data: str
-    options: dict[str, str]
-
-
-def pretrained_arguments(
-    path: str | Path, checkpoint_file: str, data: str | Path
-) -> PretrainedArguments:
-    """Complete the arguments of ``from_pretrained``.
-
-    Args:
-        path: folder of a checkpoint, a checkpoint, or a file of ``casrnn pack``.
-        checkpoint_file: name of the checkpoint in the folder; if there is no ``model.pt``, it is
-            ``checkpoint_best.pt`` or ``checkpoint_last.pt``.
-        data: folder of the data, "." if it is not given.
-
-    Raises:
-        UserError: there is no checkpoint, or a file that it needs is missing.
-    """
-    from fairseq import checkpoint_utils
-
-    packed, folder, data = is_packed(path), unpacked(path), str(data)
-    if folder.is_file():
-        folder, checkpoint_file = folder.parent, folder.name
-    if not folder.is_dir():
-        return PretrainedArguments(folder, checkpoint_file, data, {})
-    if checkpoint_file == MODEL and not (folder / MODEL).is_file():
-        checkpoint_file = find_checkpoint(folder).name
-    if packed:
-        return PretrainedArguments(folder, checkpoint_file, data, task_options(folder))
-    if data != "." or any(folder.glob("dict*.txt")):
-        return PretrainedArguments(folder, checkpoint_file, data, {})
-    first = find_checkpoint(folder, checkpoint_file.split(":")[0])
-    cfg = checkpoint_utils.load_checkpoint_to_cpu(str(first))["cfg"]
-    found, options = text_files(first, cfg)
-    return PretrainedArguments(folder, checkpoint_file, str(found.resolve()), options)

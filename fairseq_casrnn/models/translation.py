@@ -3,9 +3,7 @@
 # No "from __future__ import annotations": fairseq needs the fields' types as objects. It knows
 # Optional[str], but not str | None.
 # ruff: noqa: UP045
-import os
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Optional, Self
 
 from fairseq.data import Dictionary
@@ -16,8 +14,8 @@ from fairseq.tasks import FairseqTask
 from omegaconf import II
 from torch import nn
 
-from ..diagnostics.explain import explained
 from ..errors import UserError
+from ..kinds import TRANSLATION
 from ..layers import RecurrentStack
 from .config import (
     EngineConfig,
@@ -33,9 +31,8 @@ from .config import (
 from .decoder import RecurrentDecoder
 from .embedding import build_embedding
 from .encoder import RecurrentEncoder
-from .hub import check_models
-from .registration import PicklableModel, register_subclass
-from .text_files import pretrained_arguments
+from .generator_model import GeneratorModel
+from .registration import register_subclass
 
 SIZES = [
     f"{side}_{what}"
@@ -137,10 +134,10 @@ class TranslationHub(GeneratorHubInterface):
         return [next(found) if text.strip() else "" for text in sentences]
 
 
-class RecurrentTranslationModel(PicklableModel, FairseqEncoderDecoderModel):
+class RecurrentTranslationModel(GeneratorModel, FairseqEncoderDecoderModel):
     """Encoder–decoder with any cell of :data:`fairseq_casrnn.cells.FAMILIES`."""
 
-    cell_name = "stacked_lstm"
+    cell_name, kind = "stacked_lstm", TRANSLATION
 
     @classmethod
     def build_model(cls, cfg: RecurrentTranslationConfig, task: FairseqTask) -> Self:
@@ -165,42 +162,9 @@ class RecurrentTranslationModel(PicklableModel, FairseqEncoderDecoderModel):
         return cls(encoder, decoder)
 
     @classmethod
-    def from_pretrained(
-        cls,
-        model_name_or_path: str | Path,
-        checkpoint_file: str = "model.pt",
-        data_name_or_path: str | Path = ".",
-        **kwargs: Any,
-    ) -> TranslationHub:
-        """As in fairseq; also takes a file of ``casrnn pack``.
-
-        The translation of an empty text is empty.
-
-        Args:
-            model_name_or_path: a file of ``casrnn pack``, a run's folder or a checkpoint. A packed
-                model needs no further arguments, nor does a run on data from ``casrnn prepare`` or
-                a recipe: its tokenizer and subword units are used.
-            checkpoint_file: the checkpoint's name (default: model.pt, else checkpoint_best.pt, else
-                checkpoint_last.pt).
-            data_name_or_path: folder of the dictionaries; with a leading dot, relative to the
-                checkpoint's folder. If it is given, give ``tokenizer`` and ``bpe`` as well.
-            kwargs: further options of the task or of generation.
-
-        Raises:
-            UserError: a folder does not exist, or the checkpoint cannot be loaded or is not of a
-                translation model.
-        """
-        with explained():
-            given = pretrained_arguments(model_name_or_path, checkpoint_file, data_name_or_path)
-        folder, kwargs = str(given.folder), given.options | kwargs
-        data = os.path.join(folder, given.data) if given.data.startswith(".") else given.data
-        for path, what in ((folder, "the model"), (data, "data_name_or_path")):
-            if not os.path.exists(path):
-                raise UserError(f"{path} does not exist; check the path of {what}")
-        with explained():
-            hub = super().from_pretrained(folder, given.checkpoint_file, given.data, **kwargs)
-        what = "a translation model"
-        check_models(hub.models, FairseqEncoderDecoderModel, what, model_name_or_path)
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> TranslationHub:
+        """See :meth:`.GeneratorModel.from_pretrained`. An empty text stays empty."""
+        hub = super().from_pretrained(*args, **kwargs)
         return TranslationHub(hub.cfg, hub.task, hub.models)
 
     @classmethod

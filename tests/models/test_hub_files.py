@@ -1,6 +1,7 @@
 """The checkpoint and the dictionaries that ``from_pretrained`` finds for a folder."""
 
 import pytest
+from fairseq.models import MODEL_REGISTRY
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.runs.layout import find_checkpoint, find_data
@@ -17,6 +18,15 @@ def test_order_of_checkpoints(tmp_path):
     assert find_checkpoint(tmp_path / "checkpoint1.pt") == tmp_path / "checkpoint1.pt"
     with pytest.raises(UserError, match=r"no checkpoint at .* \(checkpoint_best.pt or model.pt"):
         find_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("model", ["cas_lstm", "cas_lstm_lm"])
+def test_missing_folders(model, tmp_path):
+    load, nowhere = MODEL_REGISTRY[model].from_pretrained, str(tmp_path / "nowhere")
+    with pytest.raises(UserError, match="nowhere does not exist; check the path of the model"):
+        load(nowhere)
+    with pytest.raises(UserError, match="nowhere does not exist; check the path of data_name"):
+        load(tmp_path, "checkpoint1.pt", nowhere)
 
 
 def touch(folder, *names):
