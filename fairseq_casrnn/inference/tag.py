@@ -93,8 +93,7 @@ def run(args: argparse.Namespace) -> None:
             find = hub.tag if plain else hub.annotate  # annotate is slower
             found = find([sentence for _, sentence in chunk], args.batch_size)
         for (number, sentence), words in zip(chunk, found, strict=True):
-            line = sentence if isinstance(sentence, str) else " ".join(sentence)
-            sys.stdout.write(format_sentence(hub, words, line, number, args))
+            sys.stdout.write(format_sentence(hub, words, hub.line(sentence), number, args))
         sys.stdout.flush()
 
 

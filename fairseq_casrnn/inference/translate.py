@@ -46,9 +46,8 @@ def run(args: argparse.Namespace) -> None:
         texts = [line.strip() for _, line in chunk]
         long = first_too_long(hub, texts)
         with captured_log():
-            found = iter(hub.translate([text for text in texts[:long] if text], beam=args.beam))
-        for text in texts[:long]:
-            sys.stdout.write((next(found) if text else "") + "\n")
+            found = hub.translate(texts[:long], beam=args.beam)
+        sys.stdout.writelines(f"{text}\n" for text in found)
         sys.stdout.flush()
         if long is not None:
             raise UserError(

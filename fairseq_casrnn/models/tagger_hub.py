@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import torch
 from fairseq.data import FairseqDataset
@@ -16,6 +16,10 @@ from .hub import Hub, as_list, check_outputs_finite
 
 # What the Penn Treebank's quotation marks may stand for: NLTK also opens with two apostrophes.
 QUOTES = {"``": ('"', "“", "„", "''"), "''": ('"', "”", "“")}
+
+
+Batch: TypeAlias = tuple[list[int], list[list[int]], Tensor, Tensor]
+"""Indices, best tags, emissions and lengths of sentences."""
 
 
 class Word(NamedTuple):
@@ -76,7 +80,7 @@ class TaggerHub(Hub):
         """
         split = [self._words(sentence) for sentence in as_list(sentences)]
         found: list[list[Word]] = [[] for _ in split]
-        for indices, best, _, _ in self._best(self._dataset(split), batch_size) if split else ():
+        for indices, best, _, _ in self._best_of_words(split, batch_size):
             for index, row in zip(indices, best, strict=True):
                 pairs = zip(split[index], row, strict=True)
                 found[index] = [Word(word, self.classes[tag]) for word, tag in pairs]
@@ -90,17 +94,23 @@ class TaggerHub(Hub):
         """
         sentences = as_list(sentences)
         split = [self._words(sentence) for sentence in sentences]
-        lines = [
-            sentence if isinstance(sentence, str) else " ".join(sentence) for sentence in sentences
-        ]
         found: list[list[TaggedWord]] = [[] for _ in split]
-        for index, tags, values in self._with_probabilities(split, batch_size):
-            columns = (split[index], tags, values, word_offsets(split[index], lines[index]))
-            found[index] = [
-                TaggedWord(word, self.classes[tag], value, *offsets)
-                for word, tag, value, offsets in zip(*columns, strict=True)
-            ]
+        for indices, best, emissions, lengths in self._best_of_words(split, batch_size):
+            marginals = self.model.marginals(emissions, lengths, self.task.constraints).cpu()
+            for index, tags, rows in zip(indices, best, marginals, strict=True):
+                values = rows[: len(tags)].gather(-1, torch.tensor(tags).long().unsqueeze(-1))
+                offsets = word_offsets(split[index], self.line(sentences[index]))
+                columns = (split[index], tags, values.squeeze(-1).tolist(), offsets)
+                found[index] = [
+                    TaggedWord(word, self.classes[tag], value, *place)
+                    for word, tag, value, place in zip(*columns, strict=True)
+                ]
         return found
+
+    @staticmethod
+    def line(sentence: str | Sequence[str]) -> str:
+        """The line of a sentence that is a string or a list of words."""
+        return sentence if isinstance(sentence, str) else " ".join(sentence)
 
     def spans(self, sentences: Sequence[str], batch_size: int = 32) -> list[list[Span]]:
         """The spans of each sentence, from left to right.
@@ -110,7 +120,7 @@ class TaggerHub(Hub):
         self.check_spans()
         sentences = as_list(sentences)
         return [
-            self.spans_of(words, sentence if isinstance(sentence, str) else " ".join(sentence))
+            self.spans_of(words, self.line(sentence))
             for words, sentence in zip(self.annotate(sentences, batch_size), sentences, strict=True)
         ]
 
@@ -145,11 +155,6 @@ class TaggerHub(Hub):
             return list(sentence)
         raise UserError(f"a sentence is a string or a list of words, not {sentence!r}")
 
-    def _dataset(self, split: Sequence[list[str]]) -> FairseqDataset:
-        tokens, char_ids = zip(*map(self.task.encode_words, split), strict=True)
-        lengths = [len(row) for row in tokens]
-        return self.task.build_dataset_for_inference(list(tokens), lengths, char_ids=list(char_ids))
-
     @torch.no_grad()
     def of_dataset(
         self, dataset: FairseqDataset, batch_size: int = 32
@@ -162,23 +167,19 @@ class TaggerHub(Hub):
                 found[index] = [self.classes[tag] for tag in row], value
         return found
 
-    def _with_probabilities(
-        self, split: Sequence[list[str]], batch_size: int
-    ) -> Iterator[tuple[int, list[int], list[float]]]:
-        """Yields (index, tags, probabilities of the tags) of each sentence."""
-        if not split:
-            return
-        for indices, best, emissions, lengths in self._best(self._dataset(split), batch_size):
-            marginals = self.model.marginals(emissions, lengths, self.task.constraints).cpu()
-            for index, tags, rows in zip(indices, best, marginals, strict=True):
-                chosen = rows[: len(tags)].gather(-1, torch.tensor(tags).long().unsqueeze(-1))
-                yield index, tags, chosen.squeeze(-1).tolist()
+    def _best_of_words(self, split: Sequence[list[str]], batch_size: int) -> Iterator[Batch]:
+        """As :meth:`_best`, for sentences that are lists of words."""
+        if split:
+            tokens, char_ids = zip(*map(self.task.encode_words, split), strict=True)
+            lengths = [len(row) for row in tokens]
+            dataset = self.task.build_dataset_for_inference(
+                list(tokens), lengths, char_ids=list(char_ids)
+            )
+            yield from self._best(dataset, batch_size)
 
     @torch.no_grad()
-    def _best(
-        self, dataset: FairseqDataset, batch_size: int
-    ) -> Iterator[tuple[list[int], list[list[int]], Tensor, Tensor]]:
-        """Yields (indices, best tags, emissions, lengths) of each batch."""
+    def _best(self, dataset: FairseqDataset, batch_size: int) -> Iterator[Batch]:
+        """Yields each batch of a data set of the task."""
         for indices, batch in self.batches(dataset, batch_size):
             emissions, _ = self.model(**batch["net_input"])
             check_outputs_finite(emissions)

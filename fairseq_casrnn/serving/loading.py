@@ -31,7 +31,7 @@ def load(args: argparse.Namespace) -> Predictor:
     if read.kind is kinds.TAGGER:
         return TaggerPredictor(loading.load_hub(read.kind, read, args.data))
     if read.kind is kinds.TRANSLATION:
-        return load_translator(read, args.data, args.beam)
+        return TranslationPredictor(loading.load_translator(read, args.data), args.beam)
     if read.kind is kinds.LANGUAGE_MODEL:
         data = find_data(read.file.parent, args.data, read.cfg)
         return load_language_model(read, data)
@@ -57,16 +57,3 @@ def load_language_model(read: loading.Checkpoint, data: Path) -> LanguageModelPr
         return apply_pieces([" ".join(found)], pieces)[0].split() if pieces else found
 
     return LanguageModelPredictor(model, task, split)
-
-
-def load_translator(read: loading.Checkpoint, data: str | None, beam: int) -> TranslationPredictor:
-    """A translation model, with the tokenizer and subword model of its data."""
-    hub = loading.load_translator(read, data)
-
-    def encode(text: str) -> str:
-        return hub.apply_bpe(hub.tokenize(" ".join(text.split())))
-
-    def decode(line: str) -> str:
-        return hub.detokenize(hub.remove_bpe(line))
-
-    return TranslationPredictor(hub.models[0], hub.task, encode, decode, beam)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fairseq_casrnn.data.spans import are_spans, spans
+from fairseq_casrnn.data.spans import spans
 from fairseq_casrnn.data.symbols import escape, escape_line
 from fairseq_casrnn.kinds import CLASSIFIER, LANGUAGE_MODEL, TAGGER, TRANSLATION
 from fairseq_casrnn.serving.cell_traces import rounded, trace_cells
@@ -99,7 +99,6 @@ class TaggerPredictor(Predictor):
 
     def __init__(self, hub):
         self.hub, self.model = hub, hub.model
-        self.are_spans = are_spans(hub.classes)
 
     def description(self) -> dict:
         """The tags."""
@@ -113,7 +112,7 @@ class TaggerPredictor(Predictor):
             tags = [word.tag for word in sentence]
             prediction: dict = {"words": [word.text for word in sentence], "tags": tags}
             prediction["probabilities"] = [round(word.probability, 6) for word in sentence]
-            if self.are_spans:
+            if self.hub.task.are_spans:
                 places = sorted(spans(tags), key=lambda span: span[1])
                 prediction["spans"] = [
                     span._asdict()
@@ -130,22 +129,19 @@ class TranslationPredictor(Predictor):
     """Translates by beam search.
 
     Args:
-        model, task: a translation model and its task.
-        encode: turns a text into the model's tokens, separated by spaces.
-        decode: turns such tokens into text.
+        hub: fairseq's hub interface of a translation model.
         beam: beam size.
     """
 
     kind = TRANSLATION.served
 
-    def __init__(self, model, task, encode, decode, beam: int):
+    def __init__(self, hub, beam: int):
         from fairseq.dataclass.configs import GenerationConfig
 
-        self.model, self.task, self.beam = model, task, beam
-        self.encode, self.decode = encode, decode
+        self.hub, self.model, self.task, self.beam = hub, hub.models[0], hub.task, beam
         self.most_hypotheses = min(beam, MAX_HYPOTHESES)
         options = GenerationConfig(beam=beam, nbest=self.most_hypotheses)
-        self.generator = task.build_generator([model], options)
+        self.generator = self.task.build_generator([self.model], options)
 
     def description(self) -> dict:
         """Languages and beam size."""
@@ -158,7 +154,7 @@ class TranslationPredictor(Predictor):
 
         predictions: list[dict] = [{"translation": "", "hypotheses": []} for _ in requests]
         source = self.task.source_dictionary
-        lines = [escape_line(self.encode(request.text)) for request in requests]
+        lines = [self._encode(request.text) for request in requests]
         ids = [source.encode_line(line, add_if_not_exist=False).long() for line in lines]
         dataset = self.task.build_dataset_for_inference(ids, [len(row) for row in ids])
         rows = [
@@ -176,11 +172,18 @@ class TranslationPredictor(Predictor):
             predictions[index] = self._prediction(requests[index], lines[index], hypotheses)
         return predictions
 
+    def _encode(self, text: str) -> str:
+        """The model's tokens of a text, separated by spaces."""
+        return escape_line(self.hub.apply_bpe(self.hub.tokenize(" ".join(text.split()))))
+
     def _prediction(self, request: PredictRequest, line: str, hypotheses: list) -> dict:
         target = self.task.target_dictionary
         chosen = [
             # Mean log2 probability of a token, as fairseq-generate prints it.
-            {"text": self._text(one), "score": round(float(one["score"]) / math.log(2), 4)}
+            {
+                "text": self.hub.decode(one["tokens"]),
+                "score": round(float(one["score"]) / math.log(2), 4),
+            }
             for one in hypotheses[: request.nbest]
         ]
         prediction = {"translation": chosen[0]["text"], "hypotheses": chosen}
@@ -194,10 +197,6 @@ class TranslationPredictor(Predictor):
             rows = attention[begin : begin + len(source)].t().tolist()
             prediction["attention"] = [rounded(row) for row in rows]
         return prediction
-
-    def _text(self, hypothesis) -> str:
-        target = self.task.target_dictionary
-        return self.decode(target.string(hypothesis["tokens"]))
 
 
 class LanguageModelPredictor(Predictor):
