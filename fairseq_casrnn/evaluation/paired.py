@@ -13,6 +13,7 @@ from fairseq_casrnn.evaluation.bleu import detokenized_metric
 from fairseq_casrnn.evaluation.prediction_files import predictions_of
 from fairseq_casrnn.evaluation.significance import mcnemar
 from fairseq_casrnn.evaluation.tags import COUNTS, counts
+from fairseq_casrnn.kinds import CLASSIFIER, TRANSLATION
 
 if TYPE_CHECKING:
     from sacrebleu.metrics import BLEU
@@ -54,7 +55,7 @@ def compare_with_baseline(run: Path, baseline: Path, subset: str, metric: str) -
         UserError: the predictions are of different sentences, or damaged.
     """
     table, other = (predictions_of(folder, subset) for folder in (run, baseline))
-    if table is None or other is None or table.kind != other.kind:
+    if table is None or other is None or table.kind is not other.kind:
         return None
     ours, theirs = table.pairs(), other.pairs()
     if [truth for truth, _ in ours] != [truth for truth, _ in theirs]:
@@ -62,12 +63,12 @@ def compare_with_baseline(run: Path, baseline: Path, subset: str, metric: str) -
             f"the predictions for {subset} in {run} and {baseline} are of different sentences; "
             "evaluate both again"
         )
-    if table.kind == "classes":
+    if table.kind is CLASSIFIER:
         right = ([truth == found for truth, found in rows] for rows in (ours, theirs))
         first, second, p = mcnemar(*right)
         counted = f"only the first is right on {first} sentences, only the second on {second}, "
         return Comparison("McNemar", p, f"{counted}p = {p:.2g} (McNemar's exact test, two-sided)")
-    if table.kind == "translations":
+    if table.kind is TRANSLATION:
         before, after = ([found for _, found in rows] for rows in (theirs, ours))
         p = bleu_randomization(before, after, [truth for truth, _ in ours], detokenized_metric())
         what = "sacreBLEU, "

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import cell_text, table_cell
+from fairseq_casrnn.kinds import CLASSIFIER, TAGGER, TRANSLATION, Kind
 from fairseq_casrnn.runs.layout import PREDICTIONS
 
 CONLLEVAL = "predictions.txt"  # of taggers that an earlier version evaluated
@@ -34,11 +35,11 @@ class Table(NamedTuple):
     rows: list[tuple[int, list[str]]]
 
     @property
-    def kind(self) -> str:
-        """``tags``, ``translations`` or ``classes``."""
+    def kind(self) -> Kind:
+        """The kind of the model."""
         if self.header[:3] == list(WORDS[:3]):
-            return "tags"
-        return "translations" if self.header[:3] == list(TRANSLATIONS) else "classes"
+            return TAGGER
+        return TRANSLATION if self.header[:3] == list(TRANSLATIONS) else CLASSIFIER
 
     def sentences(self) -> list[list[tuple[int, list[str]]]]:
         """The rows of each sentence, which are on consecutive lines."""
@@ -48,10 +49,10 @@ class Table(NamedTuple):
 
     def pairs(self) -> list:
         """(true, predicted) of each sentence: classes, lists of tags, or texts."""
-        if self.kind == "tags":
+        if self.kind is TAGGER:
             sentences = [[cells for _, cells in rows] for rows in self.sentences()]
             return [([row[1] for row in rows], [row[2] for row in rows]) for rows in sentences]
-        first = 1 if self.kind == "translations" else 0
+        first = 1 if self.kind is TRANSLATION else 0
         return [(cells[first], cells[first + 1]) for _, cells in self.rows]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.prediction_files import Table, read_table
+from fairseq_casrnn.kinds import TAGGER, TRANSLATION
 
 BINS = 10
 MOST_CLASSES = 20
@@ -78,9 +79,9 @@ def read_predictions(path: Path) -> Predictions:
         UserError: it cannot be read, or is damaged.
     """
     table = read_table(path)
-    if table.kind == "translations":
+    if table.kind is TRANSLATION:
         return Predictions(translations=[row for _, row in table.rows])
-    if table.kind == "tags":
+    if table.kind is TAGGER:
         return _tagged(path, table)
     found = Predictions(columns=table.header[3:])
     for number, (gold, predicted, probability, *rest) in table.rows:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from ..models.language_decoder import CarriedState
 logger = logging.getLogger(__name__)
 
 
+@dataclass
 class StreamPosition:
     """The last batch read from the streams of one data set, and the states around it.
 
@@ -31,10 +33,10 @@ class StreamPosition:
             None for zeros.
     """
 
-    def __init__(
-        self, start: int = 0, stop: int = 0, before: State | None = None, after: State | None = None
-    ):
-        self.start, self.stop, self.before, self.after = start, stop, before, after
+    start: int = 0
+    stop: int = 0
+    before: State | None = None
+    after: State | None = None
 
     def state_at(self, start: int, device: torch.device) -> State | None:
         """The state of a batch that begins at step ``start``; None for zeros.
