@@ -5,7 +5,7 @@ same step in place with its backward; ``kernel.h`` and ``triton.py`` have the st
 for the engines ``cpp`` and ``triton``.
 
 To add a cell, write its folder and add one row to :data:`FAMILIES`. It is then available as a
-layer, in every role, on every engine and in the tests that run over all cells.
+layer, in every kind of model, on every engine and in the tests that run over all cells.
 """
 
 from __future__ import annotations

@@ -3,20 +3,24 @@
 from argparse import Namespace
 
 from fairseq_casrnn.errors import UserError, as_option
+from fairseq_casrnn.kinds import LANGUAGE_MODEL, TRANSLATION
 
 COMMON = (
     "cross_entropy",
     "label_smoothed_cross_entropy",
     "label_smoothed_cross_entropy_with_rdrop",
 )
-TRANSLATION = {
-    "task": ("translation", "translation_multi_simple_epoch", "denoising", "span_masked_lm"),
-    "criterion": (*COMMON, "label_smoothed_cross_entropy_with_alignment", "adaptive_loss"),
+FITTING = {
+    TRANSLATION: {
+        "task": ("translation", "translation_multi_simple_epoch", "denoising", "span_masked_lm"),
+        "criterion": (*COMMON, "label_smoothed_cross_entropy_with_alignment", "adaptive_loss"),
+    },
+    LANGUAGE_MODEL: {
+        "task": ("language_modeling", "multilingual_language_modeling"),
+        "criterion": (*COMMON, "adaptive_loss"),
+    },
 }
-LANGUAGE_MODEL = {
-    "task": ("language_modeling", "multilingual_language_modeling"),
-    "criterion": (*COMMON, "adaptive_loss"),
-}
+"""fairseq's tasks and criterions for this package's models that generate text."""
 
 
 def check_fit(arch: str | None, task: str | None, criterion: str | None) -> None:
@@ -32,16 +36,12 @@ def check_fit(arch: str | None, task: str | None, criterion: str | None) -> None
     from fairseq.models import ARCH_MODEL_REGISTRY
     from fairseq.tasks import TASK_REGISTRY
 
-    from fairseq_casrnn.models.language_model import RecurrentLanguageModel
-    from fairseq_casrnn.models.translation import RecurrentTranslationModel
+    from fairseq_casrnn.models.generator_model import GeneratorModel
 
     model = ARCH_MODEL_REGISTRY.get(arch, object)
-    if issubclass(model, RecurrentTranslationModel):
-        fitting = TRANSLATION
-    elif issubclass(model, RecurrentLanguageModel):
-        fitting = LANGUAGE_MODEL
-    else:
+    if not issubclass(model, GeneratorModel):
         return
+    fitting = FITTING[model.kind]
     for option, name, registry in (
         ("task", task, TASK_REGISTRY),
         ("criterion", criterion, CRITERION_REGISTRY),

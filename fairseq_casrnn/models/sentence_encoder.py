@@ -39,7 +39,7 @@ from .sentence_parts import FEATURES, Classifier, SentenceEncoder, features
 class SentenceClassifier(SentenceModel):
     """A sentence encoder and a classifier; both sentences of a pair share the encoder."""
 
-    suffix, title, hub = "sentence_encoder", "Sentence classifier", SentenceHub
+    suffix, hub = "sentence_encoder", SentenceHub
     sizes = ("num_filters", "mlp_size", "encoder_attention_heads", "encoder_ffn_embed_dim")
     dropouts = ("mlp_dropout", "mlp_dropout_in")
 

@@ -44,12 +44,11 @@ class SentenceModel(PicklableModel, BaseFairseqModel):
     - ``__init__(cfg, task, embed, backbone, char_cnn)``, which makes the rest
 
     Attributes:
-        suffix, title: of the models' names, and of their docstrings.
+        suffix: of the models' names.
         sizes, dropouts: further options of the subclass that are sizes or probabilities.
     """
 
     suffix: str
-    title: str
     hub: type[Hub]
     build_backbone: Callable
     check_options: Callable
@@ -127,7 +126,7 @@ def register(
         build_backbone: see :class:`SentenceModel`.
         config: the dataclass of the model's options.
     """
-    arch, doc = f"{name}_{base.suffix}", f"{base.title} with {name}."
+    arch, doc = f"{name}_{base.suffix}", f"{base.hub.kind.name.capitalize()} with {name}."
     method = staticmethod(build_backbone)
     register_subclass(base, arch, arch, config, __doc__=doc, build_backbone=method)
     tiny = {name: size for name, size in TINY.items() if name in config.__dataclass_fields__}

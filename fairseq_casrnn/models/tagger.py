@@ -45,7 +45,7 @@ class Tagger(SentenceModel):
         crf: :class:`.TagCRF`, or None.
     """
 
-    suffix, title, hub = "tagger", "Tagger", TaggerHub
+    suffix, hub = "tagger", TaggerHub
     sizes = ("char_embed_dim",)
     dropouts = ("tagger_dropout",)
 
