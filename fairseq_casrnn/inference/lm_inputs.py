@@ -14,7 +14,7 @@ def reads_bos(model) -> bool:
     return getattr(model, "reads_bos", False)
 
 
-def padded(sentences: Iterable, dictionary, bos: bool = False):
+def padded(sentences: Iterable, dictionary, bos: bool):
     """Inputs </s> w₁ … wₙ and targets w₁ … wₙ </s>, ``(B, T)`` each, padded on the right.
 
     With ``bos``, ``(B, 1+T)``: <s> before the inputs, and padding before the targets.

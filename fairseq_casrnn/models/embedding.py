@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 def uniform_embedding(
-    num_embeddings: int, dim: int, padding_idx: int, bound: float = 0.1
+    num_embeddings: int, dim: int, padding_idx: int, bound: float
 ) -> nn.Embedding:
     """An embedding table uniform in ±bound, zero at padding."""
     table = nn.Embedding(num_embeddings, dim, padding_idx=padding_idx)

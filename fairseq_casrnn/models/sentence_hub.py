@@ -51,8 +51,9 @@ class SentenceHub(Hub):
     def probabilities(self, sentences: Sequence, batch_size: int = 32) -> Tensor:
         """Probabilities ``(N, classes)``; arguments and errors as for :meth:`predict`."""
         items = [self._tokens(item) for item in as_list(sentences)]
-        logits = self._run(items, lambda batch: self.model(**batch), batch_size, len(self.classes))
-        return logits.float().softmax(-1)
+        if not items:
+            return torch.empty(0, len(self.classes))
+        return self.of_dataset(self._dataset(items), batch_size)
 
     def encode(self, sentences: Sequence[str], batch_size: int = 32) -> Tensor:
         """Sentence vectors ``(N, C)``. Models of pairs encode each sentence on its own, too.
@@ -64,10 +65,11 @@ class SentenceHub(Hub):
         for sentence in sentences:
             if not isinstance(sentence, str):
                 raise UserError(f"encode takes strings, not {sentence!r}")
-        items = [(self.task.encode_text(sentence),) for sentence in sentences]
         encoder = self.model.encoder
-        size = encoder.output_size
-        return self._run(items, lambda batch: encoder(batch["src_tokens"]), batch_size, size)
+        if not sentences:
+            return torch.empty(0, encoder.output_size)
+        dataset = self._dataset([(self.task.encode_text(sentence),) for sentence in sentences])
+        return self._run(dataset, lambda batch: encoder(batch["src_tokens"]), batch_size)
 
     def _tokens(self, item: str | Sequence[str]) -> tuple[Tensor, ...]:
         parts = tuple(item) if isinstance(item, (tuple, list)) else (item,)
@@ -78,35 +80,27 @@ class SentenceHub(Hub):
             raise UserError(f"this model takes {what}, not {item!r}")
         return tuple(self.task.encode_text(part) for part in parts)
 
-    def _run(
-        self,
-        items: Sequence[tuple[Tensor, ...]],
-        function: Callable[[dict[str, Tensor]], Tensor],
-        batch_size: int,
-        width: int,
-    ) -> Tensor:
-        """Apply ``function`` to batches of the items; its rows ``(N, width)`` in their order."""
-        if not items:
-            return torch.empty(0, width)
-        columns = [list(column) for column in zip(*items, strict=True)]
-        lengths = [[len(tokens) for tokens in column] for column in columns]
-        dataset = self.task.build_dataset_for_inference(
-            columns[0], lengths[0], pair_tokens=columns[1] if len(columns) > 1 else None
-        )
-        return self._run_dataset(dataset, function, batch_size)
-
     def of_dataset(self, dataset: FairseqDataset, batch_size: int = 32) -> Tensor:
         """Probabilities ``(N, classes)`` for a data set of the task."""
-        logits = self._run_dataset(dataset, lambda batch: self.model(**batch), batch_size)
+        logits = self._run(dataset, lambda batch: self.model(**batch), batch_size)
         return logits.float().softmax(-1)
 
+    def _dataset(self, items: Sequence[tuple[Tensor, ...]]) -> FairseqDataset:
+        """A data set of sentences or pairs."""
+        first, *pair = (list(column) for column in zip(*items, strict=True))
+        lengths = [len(tokens) for tokens in first]
+        return self.task.build_dataset_for_inference(
+            first, lengths, pair_tokens=pair[0] if pair else None
+        )
+
     @torch.no_grad()
-    def _run_dataset(
+    def _run(
         self,
         dataset: FairseqDataset,
         function: Callable[[dict[str, Tensor]], Tensor],
         batch_size: int,
     ) -> Tensor:
+        """Apply ``function`` to the batches of a data set; its rows ``(N, …)`` in their order."""
         order, outputs = [], []
         for indices, batch in self.batches(dataset, batch_size):
             order += indices

@@ -55,7 +55,7 @@ class Tagger(SentenceModel):
         task: FairseqTask,
         embed: nn.Embedding,
         backbone: Backbone,
-        char_cnn: CharCNN | None = None,
+        char_cnn: CharCNN | None,
     ):
         super().__init__()
         begin = None if getattr(cfg, "no_boundaries", True) else task.source_dictionary.bos()

@@ -71,9 +71,9 @@ class WordEncoder(nn.Module):
         self,
         embed_tokens: nn.Embedding,
         backbone: Backbone,
-        char_cnn: CharCNN | None = None,
-        dropout: float = 0.0,
-        begin: int | None = None,
+        char_cnn: CharCNN | None,
+        dropout: float,
+        begin: int | None,
     ):
         super().__init__()
         self.embed_tokens = embed_tokens

@@ -47,15 +47,15 @@ class TranslationFiles:
 
 
 def translation_files(
-    checkpoint: Path, cfg: Any, data: str | os.PathLike | None = None
+    checkpoint: Path, cfg: Any, data: str | os.PathLike | None
 ) -> TranslationFiles:
     """Find the files of a translation model, in the data folder of ``casrnn prepare`` or a recipe.
 
     Args:
         checkpoint: the file.
         cfg: its options.
-        data: folder of the dictionaries (default: that of the training or, if that has moved with
-            the checkpoint, the one beside the runs).
+        data: folder of the dictionaries; None for that of the training or, if that has moved with
+            the checkpoint, the one beside the runs.
 
     Raises:
         UserError: the dictionaries or subword units are missing.

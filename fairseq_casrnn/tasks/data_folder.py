@@ -3,9 +3,8 @@
 import os
 from collections.abc import Sized
 from pathlib import Path
-from typing import Any
 
-from fairseq.data import Dictionary, data_utils
+from fairseq.data import Dictionary
 
 from ..data.prepared import read_json
 from ..data.text import LANGUAGE
@@ -31,24 +30,6 @@ def load_dictionary(folder: str, part: str) -> Dictionary:
             "input0, input1 and label with fairseq-preprocess --only-source"
         )
     return Dictionary.load(path)
-
-
-def load_part(
-    folder: str, part: str, split: str, dictionary: Dictionary, combine: bool = False
-) -> Any:
-    """Load the binarised data ``folder/part/split``.
-
-    With ``combine``, ``split1``, ``split2``, … follow, as ``fairseq-preprocess`` writes them for
-    several files of a split.
-
-    Raises:
-        UserError: it does not exist.
-    """
-    path = os.path.join(folder, part, split)
-    dataset = data_utils.load_indexed_dataset(path, dictionary, combine=combine)
-    if dataset is None:
-        raise UserError(f"there is no {path}; check the data folder and the subset's name")
-    return dataset
 
 
 def check_equally_many(folder: str, split: str, part: str, sentences: Sized, other: Sized) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Optional, Self
 
 import torch
 from fairseq.criterions import FairseqCriterion
-from fairseq.data import Dictionary, EpochBatchIterator, FairseqDataset
+from fairseq.data import Dictionary, EpochBatchIterator, FairseqDataset, data_utils
 from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import FairseqTask
 from omegaconf import II, MISSING
@@ -21,7 +21,7 @@ from ..data.words import TOKENIZERS
 from ..errors import UserError
 from ..files import write_json
 from ..models.config import check_probabilities
-from .data_folder import load_dictionary, load_part, read_text_json
+from .data_folder import load_dictionary, read_text_json
 
 logger = logging.getLogger(__name__)
 
@@ -241,8 +241,19 @@ class LabelledTask(FairseqTask):
         raise NotImplementedError
 
     def _load_part(self, folder: str, part: str, split: str, dictionary: Dictionary) -> Any:
-        """:func:`load_part`, with the parts of a split that :meth:`load_dataset` combined."""
-        return load_part(folder, part, split, dictionary, split in self._combined)
+        """Load the binarised data ``folder/part/split``.
+
+        If :meth:`load_dataset` combines the split, ``split1``, ``split2``, … follow, as
+        ``fairseq-preprocess`` writes them for several files of a split.
+
+        Raises:
+            UserError: it does not exist.
+        """
+        path = os.path.join(folder, part, split)
+        dataset = data_utils.load_indexed_dataset(path, dictionary, combine=split in self._combined)
+        if dataset is None:
+            raise UserError(f"there is no {path}; check the data folder and the subset's name")
+        return dataset
 
     def _report_unseen(self, split: str, kind: str, count: int, first: str) -> None:
         """Warn of ``count`` labels of a split that do not occur in training.
