@@ -8,7 +8,6 @@ GPU, one kernel takes the place of many operations. The result is the same.
 from __future__ import annotations
 
 import math
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -20,21 +19,9 @@ Candidates = tuple[Tensor, Tensor, Tensor | None]
 times V, plus the last token), ``(B, N)`` each; and attention ``(B*K, S)`` or None."""
 
 
-class CandidateFinder(Protocol):
-    """Finds the candidates of a step."""
-
-    def find(
-        self, t: int, batch: int, tokens: Tensor, encoded, states, scores: Tensor | None
-    ) -> Candidates:
-        """Find the candidates of step ``t`` for ``batch`` sentences.
-
-        ``scores`` are the hypotheses' sums ``(B*K,)``, or None in the first step, in which all
-        hypotheses of a sentence are equal. The other arguments are those of
-        ``EnsembleModel.forward_decoder``.
-        """
-
-
-def candidate_finder(generator, rows: int, longest: int, device: torch.device) -> CandidateFinder:
+def candidate_finder(
+    generator, rows: int, longest: int, device: torch.device
+) -> TableFinder | OnePassFinder:
     """The fastest finder for ``rows`` hypotheses with at most ``longest`` tokens before </s>."""
     ensemble, table = generator.model, TableFinder(generator, longest, device)
     # A user may have replaced the function that computes the probabilities.
@@ -53,8 +40,15 @@ class TableFinder:
         self.generator, self.longest = generator, longest
         self.lowest = torch.full((), -math.inf, device=device)  # replaces NaN
 
-    def find(self, t, batch, tokens, encoded, states, scores) -> Candidates:
-        """See :meth:`CandidateFinder.find`."""
+    def find(
+        self, t: int, batch: int, tokens: Tensor, encoded, states, scores: Tensor | None
+    ) -> Candidates:
+        """Find the candidates of step ``t`` for ``batch`` sentences.
+
+        ``scores`` are the hypotheses' sums ``(B*K,)``, or None in the first step, in which all
+        hypotheses of a sentence are equal. The other arguments are those of
+        ``EnsembleModel.forward_decoder``.
+        """
         generator = self.generator
         lprobs, attention = generator.model.forward_decoder(
             tokens, encoded, states, generator.temperature
@@ -74,31 +68,21 @@ class OnePassFinder:
         self.table, self.pick = table, pick
 
     def find(self, t, batch, tokens, encoded, states, scores) -> Candidates:
-        """See :meth:`CandidateFinder.find`."""
+        """See :meth:`TableFinder.find`."""
         generator = self.table.generator
         if t == self.table.longest:
             return self.table.find(t, batch, tokens, encoded, states, scores)
-        x, attention = last_features(generator.model, tokens, encoded, states)
-        x, beam = x[:, -1], generator.beam_size
+        features, extra = generator.model.single_model.decoder.extract_features(
+            tokens, encoder_out=encoded[0], incremental_state=states[0]
+        )
+        attention = None if extra["attn"] is None else extra["attn"][0][:, -1]  # (B*K, S)
+        x, beam = features[:, -1], generator.beam_size
         if scores is None:
             x, scores = x[::beam], x.new_zeros(batch)
         scores = scores.view(batch, -1)
         # As in BeamSearch.step; the padding is never a candidate.
         count = min(2 * beam, scores.size(1) * generator.vocab_size - 1)
         return *self.pick.best(x, scores, count, penalties(generator, t)), attention
-
-
-def last_features(ensemble, tokens, encoder_outs, incremental_states):
-    """Run a step of the single model of ``ensemble`` up to the output layer.
-
-    Returns:
-        Features ``(B*K, 1, C)``, attention ``(B*K, S)`` or None.
-    """
-    features, extra = ensemble.single_model.decoder.extract_features(
-        tokens, encoder_out=encoder_outs[0], incremental_state=incremental_states[0]
-    )
-    attention = None if extra["attn"] is None else extra["attn"][0][:, -1]
-    return features, attention
 
 
 def penalties(generator, step: int) -> dict[int, float]:
