@@ -15,15 +15,15 @@ import sys
 import tarfile
 import urllib.request
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from fairseq_casrnn.data.text import check_parallel, decode_lines, is_clean, tokenize_sides
-from fairseq_casrnn.data.translation import ParallelCorpus, command, sides_of
+from fairseq_casrnn.data.text import Pair, check_parallel, decode_lines, is_clean, tokenize_pairs
+from fairseq_casrnn.data.translation import ParallelCorpus, command
 from fairseq_casrnn.errors import UserError, quoted
 from fairseq_casrnn.files import replacing
 
-SOURCE, TARGET = "de", "en"
+LANGUAGES = ("de", "en")
 URL = "http://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz"
 MD5 = "10936dfdf616504ddbd844e91b94ef4a"
 TEST_SETS = (
@@ -33,8 +33,8 @@ TEST_SETS = (
     "IWSLT14.TED.tst2011",
     "IWSLT14.TED.tst2012",
 )
-NAMES = {f"train.tags.de-en.{lang}" for lang in (SOURCE, TARGET)} | {
-    f"{stem}.de-en.{lang}.xml" for stem in TEST_SETS for lang in (SOURCE, TARGET)
+NAMES = {f"train.tags.de-en.{lang}" for lang in LANGUAGES} | {
+    f"{stem}.de-en.{lang}.xml" for stem in TEST_SETS for lang in LANGUAGES
 }
 LARGEST = 2**28  # maximum bytes of all files, several times the official archive's
 #: Every 23rd cleaned training pair is for validation.
@@ -127,46 +127,49 @@ class Archive:
         return decode_lines(self.files[name], f"{self.path}:{name}")
 
 
-def read_raw(archive: Archive) -> tuple[tuple[list[str], list[str]], tuple[list[str], list[str]]]:
-    """The untokenised training and test sides, checked to be parallel."""
-    names = [f"train.tags.de-en.{lang}" for lang in (SOURCE, TARGET)]
-    train = [parse_train(archive.lines(name)) for name in names]
-    check_parallel(train[0], train[1], names[0], names[1])
-    test: tuple[list[str], list[str]] = ([], [])
+def read_pairs(
+    archive: Archive, names: Sequence[str], parse: Callable[[Iterable[str]], list[str]]
+) -> list[Pair]:
+    """The pairs of two files of the archive. Raises UserError if they differ in length."""
+    source, target = (parse(archive.lines(name)) for name in names)
+    check_parallel(source, target, *names)
+    return list(zip(source, target, strict=True))
+
+
+def read_raw(archive: Archive) -> tuple[list[Pair], list[Pair]]:
+    """The untokenised training and test pairs. Raises UserError if files are missing or damaged."""
+    train = read_pairs(archive, [f"train.tags.de-en.{lang}" for lang in LANGUAGES], parse_train)
+    test = []
     for stem in TEST_SETS:
-        names = [f"{stem}.de-en.{lang}.xml" for lang in (SOURCE, TARGET)]
-        sides = [parse_xml(archive.lines(name)) for name in names]
-        check_parallel(sides[0], sides[1], names[0], names[1])
-        if not sides[0]:
+        names = [f"{stem}.de-en.{lang}.xml" for lang in LANGUAGES]
+        pairs = read_pairs(archive, names, parse_xml)
+        if not pairs:
             raise UserError(f"{archive.path}:{names[0]} holds no <seg> line")
-        test[0].extend(sides[0])
-        test[1].extend(sides[1])
-    return (train[0], train[1]), test
+        test += pairs
+    return train, test
 
 
-def split_train(pairs: list[tuple[str, str]]) -> dict[str, tuple[list[str], list[str]]]:
+def split_train(pairs: list[Pair]) -> dict[str, list[Pair]]:
     """Pairs 23, 46, … (counting from 1) for validation, the others for training."""
-    parts: dict[str, list[tuple[str, str]]] = {"train": [], "valid": []}
-    for number, pair in enumerate(pairs, start=1):
-        parts["valid" if number % VALID_EVERY == 0 else "train"].append(pair)
-    return {name: sides_of(part) for name, part in parts.items()}
+    train = [pair for number, pair in enumerate(pairs, start=1) if number % VALID_EVERY]
+    return {"train": train, "valid": pairs[VALID_EVERY - 1 :: VALID_EVERY]}
 
 
 def read_corpus(path: Path, workers: int = 1) -> ParallelCorpus:
     """Parse, tokenise, clean (1–175 tokens, ratio 1.5), lower-case and split the archive."""
-    (src, tgt), raw_test = read_raw(Archive(path))
-    print(f"tokenising {len(src)} training and {len(raw_test[0])} test pairs", flush=True)
-    pairs = list(zip(*tokenize_sides((src, tgt), (SOURCE, TARGET), workers), strict=True))
+    raw_train, raw_test = read_raw(Archive(path))
+    print(f"tokenising {len(raw_train)} training and {len(raw_test)} test pairs", flush=True)
+    pairs = tokenize_pairs(raw_train, LANGUAGES, workers)
     kept = [pair for pair in pairs if is_clean(*pair)]
     splits = split_train(kept)
     # The original recipe replaces ’ by ', only in the test sets.
-    test = [[line.replace("’", "'") for line in side] for side in raw_test]
-    splits["test"] = tokenize_sides(test, (SOURCE, TARGET), workers)
+    test = [(source.replace("’", "'"), target.replace("’", "'")) for source, target in raw_test]
+    splits["test"] = tokenize_pairs(test, LANGUAGES, workers)
     notes: dict[str, object] = {
         "training lines": len(pairs),
         "training lines dropped": len(pairs) - len(kept),
     }
-    return ParallelCorpus(SOURCE, TARGET, splits, raw_test, notes)
+    return ParallelCorpus(*LANGUAGES, splits, raw_test, notes)
 
 
 def download(folder: Path, url: str = URL, md5: str = MD5) -> Path:

@@ -10,11 +10,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from fairseq_casrnn.data.text import is_clean, read_parallel, tokenize_sides
-from fairseq_casrnn.data.translation import ParallelCorpus, command, sides_of
+from fairseq_casrnn.data.text import is_clean, read_parallel, tokenize_pairs
+from fairseq_casrnn.data.translation import ParallelCorpus, command
 from fairseq_casrnn.errors import UserError
 
-SOURCE, TARGET = "de", "en"
+LANGUAGES = ("de", "en")
 STEMS = {
     "train": ("train",),
     "valid": ("val", "valid"),
@@ -45,17 +45,16 @@ def find_file(raw: Path, split: str, lang: str) -> Path:
 
 def read_corpus(raw: Path, workers: int = 1) -> ParallelCorpus:
     """Read, tokenise and lower-case the three splits; drop training pairs with an empty side."""
-    files = {split: [find_file(raw, split, lang) for lang in (SOURCE, TARGET)] for split in STEMS}
-    raw_lines = {split: read_parallel(*paths) for split, paths in files.items()}
+    files = {split: [find_file(raw, split, lang) for lang in LANGUAGES] for split in STEMS}
+    raw_pairs = {split: read_parallel(*paths) for split, paths in files.items()}
     splits = {}
-    for split, (src, tgt) in raw_lines.items():
-        print(f"tokenising {len(src)} pairs of {split}", flush=True)
-        splits[split] = tokenize_sides((src, tgt), (SOURCE, TARGET), workers)
-    pairs = list(zip(*splits["train"], strict=True))
-    kept = [pair for pair in pairs if is_clean(*pair, ratio=None)]
-    splits["train"] = sides_of(kept)
-    notes: dict[str, object] = {"training pairs dropped": len(pairs) - len(kept)}
-    return ParallelCorpus(SOURCE, TARGET, splits, raw_lines["test"], notes)
+    for split, pairs in raw_pairs.items():
+        print(f"tokenising {len(pairs)} pairs of {split}", flush=True)
+        splits[split] = tokenize_pairs(pairs, LANGUAGES, workers)
+    kept = [pair for pair in splits["train"] if is_clean(*pair, ratio=None)]
+    notes: dict[str, object] = {"training pairs dropped": len(splits["train"]) - len(kept)}
+    splits["train"] = kept
+    return ParallelCorpus(*LANGUAGES, splits, raw_pairs["test"], notes)
 
 
 def options(parser: argparse.ArgumentParser) -> None:

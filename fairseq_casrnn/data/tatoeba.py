@@ -16,13 +16,12 @@ import regex
 
 from fairseq_casrnn.data.folder import SPLITS
 from fairseq_casrnn.data.readers import add_split_seed
-from fairseq_casrnn.data.text import is_clean, read_lines, tokenize_lines
-from fairseq_casrnn.data.translation import ParallelCorpus, command, sides_of
+from fairseq_casrnn.data.text import Pair, is_clean, read_lines, tokenize_lines
+from fairseq_casrnn.data.translation import ParallelCorpus, command
 from fairseq_casrnn.data.words import chinese_characters
 from fairseq_casrnn.errors import UserError
 
 SOURCE, TARGET = "zh", "en"
-Pair = tuple[str, str]
 
 
 def read_pairs(path: Path) -> list[Pair]:
@@ -89,11 +88,10 @@ def read_corpus(path: Path, eval_size: int, seed: int, workers: int = 1) -> Para
     ]
     kept = [i for i, pair in enumerate(pairs) if is_clean(*pair, ratio=None)]
     *parts, left_out = split_by_source([pairs[i][0] for i in kept], eval_size, seed)
-    splits, positions = {}, {}
-    for name, part in zip(SPLITS, parts, strict=True):
-        positions[name] = [kept[i] for i in part]
-        splits[name] = sides_of([pairs[i] for i in positions[name]])
-    raw_test = sides_of([raw[i] for i in positions["test"]])
+    splits = {
+        name: [pairs[kept[i]] for i in part] for name, part in zip(SPLITS, parts, strict=True)
+    }
+    raw_test = [raw[kept[i]] for i in parts[2]]
     notes: dict[str, object] = {
         "pairs": len(raw),
         "pairs dropped": len(raw) - len(kept),

@@ -32,6 +32,9 @@ LANGUAGE = re.compile("[a-z]{2,3}")
 COMMENT = re.compile(r"#\s*(?:\w[\w ]* = |id\s)")
 DOCUMENT = "-DOCSTART-"
 
+#: A sentence and its translation.
+Pair = tuple[str, str]
+
 
 def read_bytes(path: str | Path) -> bytes:
     """The content of a file, decompressed if its name ends in ``.gz`` or ``.xz``.
@@ -142,11 +145,15 @@ def check_parallel(
         )
 
 
-def read_parallel(src_path: str | Path, tgt_path: str | Path) -> tuple[list[str], list[str]]:
-    """Both sides of a parallel corpus, checked to have the same number of lines."""
+def read_parallel(src_path: str | Path, tgt_path: str | Path) -> list[Pair]:
+    """The pairs of two parallel files.
+
+    Raises:
+        UserError: a file cannot be read, or they differ in length.
+    """
     src, tgt = read_lines(src_path), read_lines(tgt_path)
     check_parallel(src, tgt, src_path, tgt_path)
-    return src, tgt
+    return list(zip(src, tgt, strict=True))
 
 
 def write_lines(path: str | Path, lines: Iterable[str]) -> None:
@@ -173,13 +180,13 @@ def tokenize_lines(lines: Sequence[str], lang: str, workers: int = 1) -> list[st
     return [line.lower() for line in out]
 
 
-def tokenize_sides(
-    sides: Sequence[Sequence[str]], languages: Sequence[str], workers: int = 1
-) -> tuple[list[str], list[str]]:
-    """Both sides of a parallel corpus, tokenised and in lower case, see :func:`tokenize_lines`."""
-    jobs = zip(sides, languages, strict=True)
-    source, target = (tokenize_lines(side, language, workers=workers) for side, language in jobs)
-    return source, target
+def tokenize_pairs(pairs: Sequence[Pair], languages: Pair, workers: int = 1) -> list[Pair]:
+    """The pairs, tokenised and lower-cased by :func:`tokenize_lines`."""
+    source, target = (
+        tokenize_lines([pair[side] for pair in pairs], language, workers)
+        for side, language in enumerate(languages)
+    )
+    return list(zip(source, target, strict=True))
 
 
 def detokenize_lines(lines: Iterable[str], lang: str) -> list[str]:

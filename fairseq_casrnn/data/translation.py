@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import argparse
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -31,7 +31,7 @@ from fairseq_casrnn.data.folder import (
 )
 from fairseq_casrnn.data.readers import program_of
 from fairseq_casrnn.data.sentencepiece_units import SENTENCEPIECE, apply_pieces, learn_pieces
-from fairseq_casrnn.data.text import check_parallel, write_lines
+from fairseq_casrnn.data.text import Pair, write_lines
 from fairseq_casrnn.errors import UserError, check_at_least
 from fairseq_casrnn.files import write_json
 
@@ -43,30 +43,27 @@ class ParallelCorpus:
     Args:
         source: source language code, also the extension of its files.
         target: target language code.
-        splits: the source lines and the target lines of train, valid and test.
-        raw_test: the test set's source and target lines before tokenisation.
+        splits: the pairs of train, valid and test.
+        raw_test: the test set's pairs before tokenisation.
         notes: counts (pairs read, dropped, …), which are printed and written to prepare.json.
     """
 
     source: str
     target: str
-    splits: dict[str, tuple[list[str], list[str]]]
-    raw_test: tuple[list[str], list[str]]
+    splits: dict[str, list[Pair]]
+    raw_test: list[Pair]
     notes: dict[str, object] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Raise UserError if a split is empty or its sides differ in length."""
+        """Raise UserError if a side of a split is empty."""
         for name in SPLITS:
-            src, tgt = self.splits[name]
-            check_parallel(src, tgt, f"the {self.source} side of {name}", f"its {self.target} side")
-            if not any(line.strip() for line in src) or not any(line.strip() for line in tgt):
+            if not all(any(map(str.strip, side)) for side in sides_of(self.splits[name])):
                 raise UserError(f"no sentence pair is left for {name}; check the input files")
 
 
-def sides_of(pairs: Iterable[tuple[str, str]]) -> tuple[list[str], list[str]]:
+def sides_of(pairs: Sequence[Pair]) -> tuple[list[str], list[str]]:
     """The source and the target sentences of pairs."""
-    rows = list(pairs)
-    return [source for source, _ in rows], [target for _, target in rows]
+    return [source for source, _ in pairs], [target for _, target in pairs]
 
 
 def add_arguments(
@@ -137,28 +134,30 @@ def prepare(make_corpus: Callable[[], ParallelCorpus], args: argparse.Namespace)
 
 def _write_text(corpus: ParallelCorpus, text: Path, args: argparse.Namespace) -> str:
     """Write the text, tokenised and in subword units; return the kind to binarise."""
-    langs = (corpus.source, corpus.target)
-    for name in SPLITS:
-        for lang, lines in zip(langs, corpus.splits[name], strict=True):
-            write_lines(text / f"{name}.tok.{lang}", lines)
-    for lang, lines in zip(langs, corpus.raw_test, strict=True):
-        write_lines(text / f"test.raw.{lang}", lines)
+    splits = {name: sides_of(corpus.splits[name]) for name in SPLITS}
+
+    def write(name: str, kind: str, sides: Iterable[Iterable[str]]) -> None:
+        for lang, lines in zip((corpus.source, corpus.target), sides, strict=True):
+            write_lines(text / f"{name}.{kind}.{lang}", lines)
+
+    for name, sides in splits.items():
+        write(name, "tok", sides)
+    write("test", "raw", sides_of(corpus.raw_test))
     encode: Callable[[list[str]], list[str]]
     if pieces := getattr(args, "sentencepiece", None):
         print(f"learning {pieces} joint pieces of SentencePiece", flush=True)
-        model = learn_pieces(chain(*corpus.splits["train"]), pieces)
+        model = learn_pieces(chain(*splits["train"]), pieces)
         (text / SENTENCEPIECE).write_bytes(model)
         kind, encode = "spm", functools.partial(apply_pieces, model=model)
     elif args.bpe_operations:
         codes = text / BPE_CODES
         print(f"learning {args.bpe_operations} joint BPE merges", flush=True)
-        learn_joint_bpe(corpus.splits["train"], args.bpe_operations, codes)
+        learn_joint_bpe(splits["train"], args.bpe_operations, codes)
         kind, encode = "bpe", functools.partial(apply_bpe, codes_path=codes)
     else:
         return "tok"
-    for name in SPLITS:
-        for lang, lines in zip(langs, corpus.splits[name], strict=True):
-            write_lines(text / f"{name}.{kind}.{lang}", encode(lines))
+    for name, sides in splits.items():
+        write(name, kind, map(encode, sides))
     return kind
 
 
@@ -176,7 +175,7 @@ def binarise(corpus: ParallelCorpus, kind: str, stage: Path, min_count: int | No
 def _report(corpus: ParallelCorpus, stage: Path) -> None:
     notes: dict[str, object] = dict(corpus.notes)
     for name in SPLITS:
-        notes[f"{name} pairs"] = len(corpus.splits[name][0])
+        notes[f"{name} pairs"] = len(corpus.splits[name])
     for lang in (corpus.source, corpus.target):
         path = stage / "data-bin" / f"dict.{lang}.txt"
         if not has_words(path):

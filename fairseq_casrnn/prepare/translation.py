@@ -11,7 +11,14 @@ from pathlib import Path
 from fairseq_casrnn.data.folder import SPLITS
 from fairseq_casrnn.data.prepared import TOKENS
 from fairseq_casrnn.data.readers import add_split_seed
-from fairseq_casrnn.data.text import COMPRESSED, LANGUAGE, check_parallel, is_clean, tokenize_sides
+from fairseq_casrnn.data.text import (
+    COMPRESSED,
+    LANGUAGE,
+    Pair,
+    check_parallel,
+    is_clean,
+    tokenize_pairs,
+)
 from fairseq_casrnn.data.translation import ParallelCorpus, prepare, sides_of
 from fairseq_casrnn.data.translation import add_arguments as add_output
 from fairseq_casrnn.errors import UserError, check_at_least, quoted
@@ -19,7 +26,6 @@ from fairseq_casrnn.prepare.options import add_sentencepiece
 from fairseq_casrnn.prepare.splitting import hold_out_missing
 from fairseq_casrnn.prepare.table_files import read_utf8
 
-Pair = tuple[str, str]
 MOST = 2000  # maximum number of pairs held out for each of valid and test
 # Names of columns in a header, besides the codes of the languages.
 SOURCE_NAMES = {"source", "src", "source_text", "source_sentence"}
@@ -119,8 +125,7 @@ def read_corpus(args: argparse.Namespace) -> ParallelCorpus:
             tokenised[name] = list(compress(tokenised[name], fit))
             raw[name] = list(compress(raw[name], fit))
     tokenised["train"] = clean(tokenised["train"], args, notes)
-    splits = {name: sides_of(pairs) for name, pairs in tokenised.items()}
-    return ParallelCorpus(args.source_lang, args.target_lang, splits, sides_of(raw["test"]), notes)
+    return ParallelCorpus(args.source_lang, args.target_lang, tokenised, raw["test"], notes)
 
 
 def clean(pairs: list[Pair], args: argparse.Namespace, notes: dict[str, object]) -> list[Pair]:
@@ -238,8 +243,7 @@ def drop_repeated(raw: dict[str, list[Pair]], notes: dict[str, object]) -> list[
 def tokenise(name: str, pairs: list[Pair], args: argparse.Namespace) -> list[Pair]:
     """The pairs, tokenised and lower-cased."""
     print(f"tokenising {len(pairs)} pairs of {name}", flush=True)
-    languages = (args.source_lang, args.target_lang)
-    return list(zip(*tokenize_sides(sides_of(pairs), languages, args.workers), strict=True))
+    return tokenize_pairs(pairs, (args.source_lang, args.target_lang), args.workers)
 
 
 def words(text: str) -> int:

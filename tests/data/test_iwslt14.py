@@ -49,9 +49,9 @@ def test_a_segment_of_white_space():
 def test_every_23rd_pair_is_for_validation():
     numbered = [(str(n), f"t{n}") for n in range(1, 70)]
     parts = iwslt14.split_train(numbered)
-    assert parts["valid"] == (["23", "46", "69"], ["t23", "t46", "t69"])
-    assert parts["train"][0][:23] == [str(n) for n in range(1, 23)] + ["24"]
-    assert len(parts["train"][1]) == 66
+    assert parts["valid"] == [("23", "t23"), ("46", "t46"), ("69", "t69")]
+    assert parts["train"][:23] == [*numbered[:22], numbered[23]]
+    assert len(parts["train"]) == 66
 
 
 def test_the_whole_archive(tmp_path):
@@ -64,17 +64,16 @@ def test_the_whole_archive(tmp_path):
     # 50 pairs, title, description and the last pair are clean; of these 53, numbers 23 and 46 are
     # for validation
     assert corpus.notes == {"training lines": 56, "training lines dropped": 3}
-    assert [len(corpus.splits[name][0]) for name in ("train", "valid", "test")] == [51, 2, 10]
-    assert corpus.splits["train"][1][0] == "a talk , side 1"
-    assert corpus.splits["train"][0][1] == "what it is about , side 0 ."
+    assert [len(corpus.splits[name]) for name in ("train", "valid", "test")] == [51, 2, 10]
+    assert corpus.splits["train"][0][1] == "a talk , side 1"
+    assert corpus.splits["train"][1][0] == "what it is about , side 0 ."
     # pair 23 of the clean ones is sentence 21, since title and description come first
     assert corpus.splits["valid"][0][0] == train[20][0].lower()[:-1] + " ."
-    assert corpus.splits["train"][1][-1] == "it ’ s"
+    assert corpus.splits["train"][-1][1] == "it ’ s"
     # but ’ becomes ' in the test sets, except in the untouched reference
-    assert corpus.splits["test"][1][0] == "it &apos;s"
-    assert corpus.raw_test[1][0] == "It’s"
-    expected = [line for stem in IWSLT_TESTS for line, _ in tests[stem]]
-    assert corpus.raw_test[0] == expected
+    assert corpus.splits["test"][0][1] == "it &apos;s"
+    assert corpus.raw_test[0][1] == "It’s"
+    assert corpus.raw_test == [pair for stem in IWSLT_TESTS for pair in tests[stem]]
 
 
 def test_a_missing_file_is_named(tmp_path):

@@ -79,11 +79,10 @@ def test_wrong_count(tmp_path, capsys, count, message):
 def test_corpus(tmp_path):
     corpus = tatoeba.read_corpus(write_tatoeba(tmp_path / "cmn.txt"), eval_size=10, seed=3)
     assert (corpus.source, corpus.target) == ("zh", "en")
-    source = {name: set(side[0]) for name, side in corpus.splits.items()}
+    source = {name: {chinese for chinese, _ in part} for name, part in corpus.splits.items()}
     assert not source["train"] & (source["valid"] | source["test"])
     assert not source["valid"] & source["test"]
-    for chinese, raw in zip(corpus.splits["test"][0], corpus.raw_test[0], strict=True):
+    for (chinese, _), (raw, _) in zip(corpus.splits["test"], corpus.raw_test, strict=True):
         assert chinese.replace(" ", "") == raw
-    counts = [len(side[0]) for side in corpus.splits.values()]
     left_out = corpus.notes["further translations of evaluation sources left out"]
-    assert sum(counts) + left_out == corpus.notes["pairs"] == 165
+    assert sum(map(len, corpus.splits.values())) + left_out == corpus.notes["pairs"] == 165

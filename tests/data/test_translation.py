@@ -155,7 +155,7 @@ def test_a_training_pair_with_an_empty_side_is_dropped(tmp_path):
     (raw / "train.de").write_text("Ein Hund.\n\nEine Katze.\n")
     (raw / "train.en").write_text("A dog.\nNothing.\nA cat.\n")
     corpus = multi30k.read_corpus(raw)
-    assert corpus.splits["train"] == (["ein hund .", "eine katze ."], ["a dog .", "a cat ."])
+    assert corpus.splits["train"] == [("ein hund .", "a dog ."), ("eine katze .", "a cat .")]
     assert corpus.notes == {"training pairs dropped": 1}
 
 
@@ -191,9 +191,7 @@ def test_too_little_text_for_bpe(tmp_path):
 
 
 def test_an_empty_split_is_refused():
-    sides = ([p[0] for p in pairs(2)], [p[1] for p in pairs(2)])
-    corpus = translation.ParallelCorpus(
-        "de", "en", {"train": sides, "valid": ([], []), "test": sides}, sides
-    )
+    splits = {"train": pairs(2), "valid": [], "test": pairs(2)}
+    corpus = translation.ParallelCorpus("de", "en", splits, splits["test"])
     with pytest.raises(UserError, match="no sentence pair is left for valid"):
         corpus.check()
