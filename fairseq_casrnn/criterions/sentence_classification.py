@@ -19,7 +19,7 @@ from fairseq.models import BaseFairseqModel
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
-from ..data.classification import UNSEEN
+from ..data.datasets import UNSEEN_CLASS
 from ..errors import UserError
 from ..evaluation import confusion
 
@@ -86,11 +86,13 @@ class SentenceClassificationCriterion(FairseqCriterion):
         """The summed loss of a batch, its size, and the statistics to log."""
         logits, target = model(**sample["net_input"]), sample["target"]  # (B, classes), (B,)
         weight = self._weights(logits)
-        loss = F.cross_entropy(logits.float(), target, weight, ignore_index=UNSEEN, reduction="sum")
+        loss = F.cross_entropy(
+            logits.float(), target, weight, ignore_index=UNSEEN_CLASS, reduction="sum"
+        )
         count, size, classes = target.size(0), target.size(0), logits.size(-1)
         if not model.training:  # one more class in the matrix for all that training lacks
-            size = int(target.ne(UNSEEN).sum())
-            target, classes = target.where(target.ne(UNSEEN), classes), classes + 1
+            size = int(target.ne(UNSEEN_CLASS).sum())
+            target, classes = target.where(target.ne(UNSEEN_CLASS), classes), classes + 1
         logged = {
             "loss": loss.detach(),
             "ntokens": sample["ntokens"],

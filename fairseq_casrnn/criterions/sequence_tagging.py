@@ -14,7 +14,7 @@ from fairseq.models import BaseFairseqModel
 from fairseq.tasks import FairseqTask
 from torch import Tensor
 
-from ..data.tagging import UNSEEN
+from ..data.datasets import UNSEEN_TAG
 from ..errors import UserError
 from ..evaluation.tags import COUNTS, counts, scores
 
@@ -46,8 +46,8 @@ class SequenceTaggingCriterion(FairseqCriterion):
         """The summed loss of a batch, its number of words, and the statistics to log."""
         target, size = sample["target"], sample["ntokens"]
         if not model.training:  # sentences with tags that training lacks do not count
-            unseen = target.eq(UNSEEN).any(1, keepdim=True)
-            size -= int((target.ge(0) & unseen).sum()) + int(target.eq(UNSEEN).sum())
+            unseen = target.eq(UNSEEN_TAG).any(1, keepdim=True)
+            size -= int((target.ge(0) & unseen).sum()) + int(target.eq(UNSEEN_TAG).sum())
             target = target.masked_fill(unseen, -1)
         emissions, loss = model(**sample["net_input"], target=target)
         logged = {

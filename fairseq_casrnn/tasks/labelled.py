@@ -15,8 +15,8 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import FairseqTask
 from omegaconf import II, MISSING
 
+from ..data.datasets import UnkDropout
 from ..data.dictionaries import digest, without_fillers
-from ..data.labelled import UnkDropout
 from ..data.words import TOKENIZERS
 from ..errors import UserError
 from ..files import write_json

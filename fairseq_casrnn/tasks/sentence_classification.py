@@ -16,7 +16,7 @@ from fairseq.logging.meters import MetersDict
 from fairseq.models import BaseFairseqModel
 from fairseq.tasks import register_task
 
-from ..data.classification import UNSEEN, MixedDataset, RemappedDataset, SentenceDataset
+from ..data.datasets import UNSEEN_CLASS, MixedDataset, RemappedDataset, SentenceDataset
 from ..data.symbols import escape
 from ..data.words import words
 from ..errors import UserError, check_at_least
@@ -130,12 +130,12 @@ class SentenceClassificationTask(LabelledTask):
         return SentenceDataset(inputs, labels, words.pad(), train, self.cfg.truncate, unk_dropout)
 
     def _labels(self, folder: str, split: str) -> numpy.ndarray:
-        """The labels of a split as indices into :attr:`classes`, or ``UNSEEN``."""
+        """The labels of a split as indices into :attr:`classes`, or ``UNSEEN_CLASS``."""
         own = folder == self.cfg.data
         dictionary = self.label_dictionary if own else load_dictionary(folder, "label")
         dataset = self._load_part(folder, "label", split, dictionary)
         eos, classes = dictionary.eos(), {name: n for n, name in enumerate(self.classes)}
-        numbers = numpy.array([classes.get(symbol, UNSEEN) for symbol in dictionary.symbols])
+        numbers = numpy.array([classes.get(symbol, UNSEEN_CLASS) for symbol in dictionary.symbols])
         first = ""
         labels = numpy.empty(len(dataset), dtype=numpy.int64)
         for i in range(len(dataset)):
@@ -146,11 +146,11 @@ class SentenceClassificationTask(LabelledTask):
                     "label; write each label as one word"
                 )
             labels[i] = numbers[tokens[0]]
-            if labels[i] == UNSEEN:
+            if labels[i] == UNSEEN_CLASS:
                 name = dictionary[tokens[0]]
                 first = first or f"{folder}/label/{split}, sentence {i + 1} ({name})"
         if first:
-            self._report_unseen(split, "label", int((labels == UNSEEN).sum()), first)
+            self._report_unseen(split, "label", int((labels == UNSEEN_CLASS).sum()), first)
         return labels
 
     def encode_text(self, line: str) -> torch.Tensor:

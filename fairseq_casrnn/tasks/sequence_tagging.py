@@ -17,11 +17,11 @@ from fairseq.models import BaseFairseqModel
 from fairseq.tasks import register_task
 from omegaconf import MISSING
 
+from ..data.datasets import UNSEEN_TAG, TaggingDataset, characters_of_words
 from ..data.dictionaries import digest
 from ..data.spans import are_spans
 from ..data.symbols import escape
 from ..data.tag_constraints import Constraints, constraints, has_closing, violations
-from ..data.tagging import UNSEEN, TaggingDataset, characters_of_words
 from ..data.words import normalised, with_plain_quote, words_to_show
 from ..errors import UserError
 from .data_folder import check_equally_many, load_dictionary
@@ -207,10 +207,10 @@ class SequenceTaggingTask(LabelledTask):
             )
 
     def _numbers(self, split: str, tags: Any) -> torch.Tensor:
-        """For each index of the label dictionary, the index into :attr:`classes` or ``UNSEEN``."""
+        """For each index of the label dictionary: that into ``classes``, or ``UNSEEN_TAG``."""
         known = {name: n for n, name in enumerate(self.classes)}
         symbols = self.label_dictionary.symbols
-        numbers = torch.tensor([known.get(symbol, UNSEEN) for symbol in symbols])
+        numbers = torch.tensor([known.get(symbol, UNSEEN_TAG) for symbol in symbols])
         count, first = 0, ""
         for i in range(len(tags)):
             for position in numbers[tags[i][:-1].long()].lt(0).nonzero().flatten().tolist():
@@ -225,7 +225,7 @@ class SequenceTaggingTask(LabelledTask):
     def tag_names(self, numbers: torch.Tensor) -> list[str]:
         """Names of tags; one that is not in training gets a name that no model predicts."""
         unseen = "I-<unk>" if self.are_spans else "<unk>"
-        return [unseen if n == UNSEEN else self.classes[n] for n in numbers.tolist()]
+        return [unseen if n == UNSEEN_TAG else self.classes[n] for n in numbers.tolist()]
 
     def split_text(self, line: str) -> list[str]:
         """The words of raw text, as they are shown."""

@@ -8,7 +8,7 @@ import torch
 from fairseq.logging import metrics
 
 import fairseq_casrnn
-from fairseq_casrnn.data.tagging import UNSEEN
+from fairseq_casrnn.data.datasets import UNSEEN_TAG
 from fairseq_casrnn.errors import UserError
 
 fairseq_casrnn.register()
@@ -30,7 +30,7 @@ class Model(torch.nn.Module):
         self.found = best
 
     def forward(self, target):
-        assert UNSEEN not in target
+        assert UNSEEN_TAG not in target
         self.target = target
         return None, torch.tensor(6.0)
 
@@ -53,7 +53,7 @@ def sample(target):
 
 def task(spans=True):
     return SimpleNamespace(
-        tag_names=lambda row: ["I-<unk>" if tag == UNSEEN else CLASSES[tag] for tag in row],
+        tag_names=lambda row: ["I-<unk>" if tag == UNSEEN_TAG else CLASSES[tag] for tag in row],
         classes=CLASSES,
         characters=None,
         are_spans=spans,
@@ -83,7 +83,7 @@ def test_counts_of_a_batch():
 def test_unseen_tags():
     """They are spans that cannot be found, and their sentence has no loss."""
     model = Model([[B, I, O], [O, B]]).eval()
-    batch = sample([[B, I, O], [UNSEEN, B, PAD]])
+    batch = sample([[B, I, O], [UNSEEN_TAG, B, PAD]])
     _, size, found = Criterion(task())(model, batch)
     assert (size, found["sample_size"], found["ntokens"]) == (3, 3, 5)
     assert model.target.tolist() == [[B, I, O], [PAD] * 3]

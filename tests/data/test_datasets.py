@@ -5,8 +5,12 @@ import pytest
 import torch
 from fairseq.data import Dictionary, ListDataset
 
-from fairseq_casrnn.data.classification import MixedDataset, RemappedDataset, SentenceDataset
-from fairseq_casrnn.data.labelled import UnkDropout
+from fairseq_casrnn.data.datasets import (
+    MixedDataset,
+    RemappedDataset,
+    SentenceDataset,
+    UnkDropout,
+)
 
 PAD, EOS = 1, 2
 
