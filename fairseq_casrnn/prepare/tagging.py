@@ -151,8 +151,9 @@ def read_split(
 def sentence_of(file: ColumnFile, rows: Rows, word: int, tag: int) -> TaggedRow:
     """Make a sentence of its lines. Raises UserError if a line lacks word or tag."""
     for number, row in rows:
-        for column, what in ((word, "word"), (tag, "tag")):
-            if not row[column]:
+        # A word may be a space of Unicode, such as the ideographic one.
+        for column, what, cell in ((word, "word", row[word]), (tag, "tag", row[tag].strip())):
+            if not cell:
                 raise UserError(
                     f"{file.path}, line {number} has no {what} in column {column + 1}; write one, "
                     "or choose other --columns"

@@ -279,6 +279,7 @@ LONG = "".join(f"word{i} O\n" for i in range(2001))
         ),
         ("a b\tO\nb\tB-X\nc d\tO\td\n", (), "line 3 has 3 columns, but most lines have 2"),
         ("a\tO\nb\t\n", (), "x.txt, line 2 has no tag in column 2; write one, or choose other"),
+        ("a\tNN\nb\t\u3000\n", (), "x.txt, line 2 has no tag in column 2"),
         ("a\n\nb\n", (), "x.txt has a single column; write a word and its tag in each line"),
         ('{"tokens": ["a"], "tags": ["O"]}\n', (), "x.txt has JSON objects; write a word and its"),
         ("# a\n\n-DOCSTART-\n", (), "x.txt has no line with a word and its tag"),
@@ -295,7 +296,7 @@ LONG = "".join(f"word{i} O\n" for i in range(2001))
 )
 def test_bad_files(text, options, message, tmp_path, capsys):
     file = tmp_path / "x.txt"
-    file.write_text(text)
+    file.write_text(text, encoding="utf-8")
     error = fails(capsys, tmp_path, "--train", file, *options)
     assert message.replace("SELF", str(file)) in error
 
