@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,25 +118,25 @@ def binarise(
 
 
 def prepare(
-    make_splits: Callable[[], dict[str, list[str]]],
+    make_splits: Callable[[Path], dict[str, list[str]]],
     args: argparse.Namespace,
     min_count: int | None = None,
-    encode: Callable[[dict[str, list[str]], Path, argparse.Namespace], None] | None = None,
 ) -> None:
     """Write and binarise the splits.
 
     Args:
-        make_splits: reads the lines of each split.
+        make_splits: returns the lines of each split, and may write a model of subword units into
+            the new folder that it is given.
         args: options of :func:`.folder.add_output_arguments`.
         min_count: rarer words become ``<unk>``.
-        encode: ``encode(splits, text, args)`` may change the lines, such as into subword units, and
-            write its model into the folder ``text``.
+
+    Raises:
+        UserError: the data is invalid; ``args.out`` is left unchanged.
     """
 
     def fill(stage: Path) -> None:
-        splits = make_splits()
-        if encode is not None:
-            encode(splits, stage / "text", args)
+        (stage / "text").mkdir()
+        splits = make_splits(stage / "text")
         for split, lines in splits.items():
             for key, value in symbols.escaped_note(map(str.split, lines)).items():
                 print(f"{split}: {key}: {value}")
@@ -146,25 +145,19 @@ def prepare(
             tokens = sum(len(line.split()) + 1 for line in lines)
             print(f"{split}: {len(lines)} lines, {tokens} tokens with line ends")
         binarise(stage / "text", stage / "data-bin", min_count=min_count)
-        if known_words(splits["train"], min_count or 1) == {"<unk>"}:
+        with open(stage / "data-bin" / "dict.txt", encoding="utf-8", newline="\n") as entries:
+            known = {entry.split(" ")[0] for entry in entries}
+        if not known:
             raise UserError(f"no word occurs --min-count {min_count} times; give a smaller one")
-        with open(stage / "data-bin" / "dict.txt", encoding="utf-8") as types:
-            print(f"dictionary: {sum(1 for _ in types) + 4} entries, 4 of them special")
-        if unknown := unknown_words(splits, min_count or 1):
+        print(f"dictionary: {len(known) + 4} entries, 4 of them special")
+        if unknown := unknown_words(splits, known | {"<unk>"}):
             show(unknown)
 
     build(args, fill)
 
 
-def known_words(lines: Sequence[str], min_count: int) -> set[str]:
-    """The words that occur at least ``min_count`` times, and <unk>."""
-    counts = Counter(word for line in lines for word in line.split())
-    return {word for word, count in counts.items() if count >= min_count} | {"<unk>"}
-
-
-def unknown_words(splits: dict[str, list[str]], min_count: int = 1) -> list[str]:
-    """A message for each split with words that do not occur in ``train``."""
-    known = known_words(splits["train"], min_count)
+def unknown_words(splits: dict[str, list[str]], known: set[str]) -> list[str]:
+    """A message for each split with words that are not ``known``."""
     messages = []
     for split, lines in splits.items():
         unknown = [word for line in lines for word in line.split() if word not in known]
@@ -190,7 +183,7 @@ def main(argv: list[str] | None = None) -> int:
     add_output_arguments(parser)
     args = parser.parse_args(argv)
     corpus = CORPORA[args.corpus]
-    return run_main(lambda: prepare(lambda: read_corpus(corpus, args.raw, args.any_size), args))
+    return run_main(lambda: prepare(lambda _: read_corpus(corpus, args.raw, args.any_size), args))
 
 
 if __name__ == "__main__":

@@ -46,18 +46,22 @@ def run(args: argparse.Namespace) -> None:
         raise UserError("--min-count is for words, not for --sentencepiece; drop one of them")
     if args.min_count is None:
         args.min_count = MIN_COUNT if pieces is None else 1
-    encode = None if pieces is None else learn
-    monolingual.prepare(lambda: read_corpus(args), args, args.min_count, encode)
+    monolingual.prepare(lambda text: read_units(args, text), args, args.min_count)
 
 
-def learn(splits: dict[str, list[str]], text: Path, args: argparse.Namespace) -> None:
-    """Learn a SentencePiece model, write it to the folder ``text``, and split the lines."""
+def read_units(args: argparse.Namespace, text: Path) -> dict[str, list[str]]:
+    """The lines of each split, in words or pieces; writes SentencePiece's model into ``text``.
+
+    Raises:
+        UserError: a file is invalid, or there are too many different characters.
+    """
+    splits = read_corpus(args)
+    if args.sentencepiece is None:
+        return splits
     print(f"learning {args.sentencepiece} pieces of SentencePiece", flush=True)
     model = learn_pieces(splits["train"], args.sentencepiece)
-    text.mkdir()
     (text / SENTENCEPIECE).write_bytes(model)
-    for name, lines in splits.items():
-        splits[name] = apply_pieces(lines, model)
+    return {name: apply_pieces(lines, model) for name, lines in splits.items()}
 
 
 def read_corpus(args: argparse.Namespace) -> dict[str, list[str]]:
