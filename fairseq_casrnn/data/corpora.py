@@ -154,10 +154,8 @@ class TaggedCorpus(Corpus):
             tags[name] = [symbols.escape(row.tags) for row in rows]
             spelling[name] = [row.words for row in rows]
             notes[name] = f"{len(rows)} sentences, {sum(map(len, forms[name]))} words"
-        seen, known = (
-            set(chain.from_iterable(tags["train"])),
-            {tag for rows in tags.values() for tag in chain.from_iterable(rows)},
-        )
+        seen = set(chain.from_iterable(tags["train"]))
+        known = {tag for rows in tags.values() for tag in chain.from_iterable(rows)}
         if len(known) < 2:
             raise UserError(
                 f"every word has the tag {known.pop()}; there is nothing to learn: check the files"

@@ -21,13 +21,18 @@ class TokenizerConfig(FairseqDataclass):
     target_lang: Optional[str] = field(default=None, metadata={"help": "target language"})
 
 
-class Tokenizer:
-    """Splits a line of the source language, and joins the words of the target language.
+@register_tokenizer("moses_lowercase", dataclass=TokenizerConfig)
+class MosesLowercase:
+    """Processes raw text as the translation recipes' prepare.sh does.
 
-    Subclasses define ``name``, as registered, and :meth:`encode`.
+    It applies Moses' tokenizer without aggressive hyphen splitting, then lower-cases. fairseq's own
+    ``moses`` splits hyphens and keeps capitals, which models of lower-cased text do not know.
+
+    Raises:
+        UserError: a language is missing.
     """
 
-    name: str
+    name = "moses_lowercase"
 
     def __init__(self, cfg: TokenizerConfig):
         missing = [n for n in ("source_lang", "target_lang") if not getattr(cfg, n)]
@@ -41,33 +46,19 @@ class Tokenizer:
 
     def encode(self, line: str) -> str:
         """Tokenise and lower-case a line of the source language."""
-        raise NotImplementedError
+        return tokenize_lines([line], self.source_lang)[0]
 
     def decode(self, line: str) -> str:
         """Detokenise a line of the target language; it stays in lower case."""
         return self.detokenizer.detokenize(line.split())
 
 
-@register_tokenizer("moses_lowercase", dataclass=TokenizerConfig)
-class MosesLowercase(Tokenizer):
-    """Processes raw text as the translation recipes' prepare.sh does.
-
-    It applies Moses' tokenizer without aggressive hyphen splitting, then lower-cases. fairseq's own
-    ``moses`` splits hyphens and keeps capitals, which models of lower-cased text do not know.
-    """
-
-    name = "moses_lowercase"
-
-    def encode(self, line: str) -> str:
-        """Tokenise and lower-case a line of the source language."""
-        return tokenize_lines([line], self.source_lang)[0]
-
-
 @register_tokenizer("chinese", dataclass=TokenizerConfig)
-class Chinese(Tokenizer):
+class Chinese(MosesLowercase):
     """Splits Chinese into characters as ``examples/tatoeba_zh_en/prepare.sh`` does.
 
-    Words in Latin letters and numbers stay whole, and everything is lower-cased.
+    Words in Latin letters and numbers stay whole, and everything is lower-cased. Translations are
+    joined as by :class:`MosesLowercase`.
     """
 
     name = "chinese"
