@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from fairseq_casrnn.analysis import plots
-from fairseq_casrnn.data.bpe import load_bpe_codes
+from fairseq_casrnn.data.subwords import load_bpe_codes
 from fairseq_casrnn.errors import UserError
 
 

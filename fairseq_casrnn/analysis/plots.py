@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_casrnn.console.program import Parser, captured_log, run_main
-from fairseq_casrnn.data.bpe import load_bpe_codes
+from fairseq_casrnn.data.subwords import load_bpe_codes
 from fairseq_casrnn.data.symbols import escape_line
 from fairseq_casrnn.errors import UserError, check_at_least
 from fairseq_casrnn.files import check_writable

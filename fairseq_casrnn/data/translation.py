@@ -21,7 +21,6 @@ from itertools import chain
 from pathlib import Path
 
 from fairseq_casrnn.console.program import Parser, run_main
-from fairseq_casrnn.data.bpe import BPE_CODES, apply_bpe, learn_joint_bpe
 from fairseq_casrnn.data.dictionaries import has_words
 from fairseq_casrnn.data.folder import (
     SPLITS,
@@ -30,7 +29,14 @@ from fairseq_casrnn.data.folder import (
     run_fairseq_preprocess,
 )
 from fairseq_casrnn.data.readers import program_of
-from fairseq_casrnn.data.sentencepiece_units import SENTENCEPIECE, apply_pieces, learn_pieces
+from fairseq_casrnn.data.subwords import (
+    BPE_CODES,
+    SENTENCEPIECE,
+    apply_bpe,
+    apply_pieces,
+    learn_joint_bpe,
+    learn_pieces,
+)
 from fairseq_casrnn.data.text import Pair, write_lines
 from fairseq_casrnn.errors import UserError, check_at_least
 from fairseq_casrnn.files import write_json

@@ -16,9 +16,8 @@ from typing import NoReturn, TextIO
 
 import fairseq_casrnn
 from fairseq_casrnn.console.program import Parser, captured_log, run_main, show, split_at_dashes
-from fairseq_casrnn.data.bpe import BPE_CODES
 from fairseq_casrnn.data.prepared import prepared_languages
-from fairseq_casrnn.data.sentencepiece_units import find_model
+from fairseq_casrnn.data.subwords import BPE_CODES, find_model
 from fairseq_casrnn.data.text import detokenize_lines, read_lines
 from fairseq_casrnn.diagnostics.explain import explained
 from fairseq_casrnn.diagnostics.names import shorten_choices

@@ -129,8 +129,7 @@ def copy_subwords(read: Checkpoint, data: Path | None, folder: Path) -> dict[str
         The part of ``export.json`` on raw text: languages, tokenizer, file of subword units. It
         is empty if these are unknown.
     """
-    from fairseq_casrnn.data.bpe import BPE_CODES
-    from fairseq_casrnn.data.sentencepiece_units import SENTENCEPIECE
+    from fairseq_casrnn.data.subwords import BPE_CODES, SENTENCEPIECE
     from fairseq_casrnn.models.text_files import text_files
 
     try:

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from fairseq_casrnn import __version__, register
 from fairseq_casrnn.console.program import captured_log
-from fairseq_casrnn.data.bpe import BPE_CODES
-from fairseq_casrnn.data.sentencepiece_units import SENTENCEPIECE, find_model
+from fairseq_casrnn.data.subwords import BPE_CODES, SENTENCEPIECE, find_model
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable, replacing
 from fairseq_casrnn.inference.average import load

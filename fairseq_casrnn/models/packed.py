@@ -13,9 +13,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from ..data.bpe import BPE_CODES
 from ..data.prepared import OPTIONS_FILE, read_json
-from ..data.sentencepiece_units import SENTENCEPIECE
+from ..data.subwords import BPE_CODES, SENTENCEPIECE
 from ..data.values import parse_json
 from ..errors import UserError, quoted
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..data.bpe import BPE_CODES
 from ..data.prepared import OPTIONS_FILE, read_json
-from ..data.sentencepiece_units import SENTENCEPIECE, find_model
+from ..data.subwords import BPE_CODES, SENTENCEPIECE, find_model
 from ..errors import UserError
 from ..runs.layout import find_data, languages
 from .packed import task_options

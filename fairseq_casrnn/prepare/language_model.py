@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fairseq_casrnn.data import monolingual
 from fairseq_casrnn.data.folder import SPLITS
-from fairseq_casrnn.data.sentencepiece_units import SENTENCEPIECE, apply_pieces, learn_pieces
+from fairseq_casrnn.data.subwords import SENTENCEPIECE, apply_pieces, learn_pieces
 from fairseq_casrnn.data.text import COMPRESSED
 from fairseq_casrnn.data.words import words
 from fairseq_casrnn.errors import UserError, check_at_least, counted

@@ -8,10 +8,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from fairseq_casrnn.data.bpe import BPE_CODES
 from fairseq_casrnn.data.folder import SPLITS, run_fairseq_preprocess
 from fairseq_casrnn.data.prepared import prepared_folder, prepared_languages
-from fairseq_casrnn.data.sentencepiece_units import find_model
+from fairseq_casrnn.data.subwords import BPE_CODES, find_model
 from fairseq_casrnn.diagnostics.explain import explained
 from fairseq_casrnn.errors import UserError
 

@@ -44,7 +44,7 @@ def load(args: argparse.Namespace) -> Predictor:
 
 def load_language_model(read: loading.Checkpoint, data: Path) -> LanguageModelPredictor:
     """A language model, with the tokenizer or SentencePiece model of its data."""
-    from fairseq_casrnn.data.sentencepiece_units import apply_pieces, find_model
+    from fairseq_casrnn.data.subwords import apply_pieces, find_model
     from fairseq_casrnn.models.packed import text_options
 
     model, task = loading.load_language_model(read, data)

@@ -15,7 +15,7 @@ from fairseq.models import MODEL_REGISTRY
 from subword_nmt.learn_bpe import learn_bpe
 
 from fairseq_casrnn import cli
-from fairseq_casrnn.data.bpe import learn_joint_bpe
+from fairseq_casrnn.data.subwords import learn_joint_bpe
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.export.command import copy_subwords
 from fairseq_casrnn.inference.loading import read_checkpoint

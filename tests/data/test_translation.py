@@ -10,8 +10,7 @@ from corpora import pairs, write_multi30k
 from sentencepiece import SentencePieceProcessor
 
 from fairseq_casrnn.data import multi30k, translation
-from fairseq_casrnn.data.bpe import apply_bpe, learn_joint_bpe
-from fairseq_casrnn.data.sentencepiece_units import learn_pieces
+from fairseq_casrnn.data.subwords import apply_bpe, learn_joint_bpe, learn_pieces
 from fairseq_casrnn.errors import UserError
 
 

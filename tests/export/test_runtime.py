@@ -17,8 +17,7 @@ from test_graphs import CAS, classifier, language_model, tagger, translation
 from tiers import mostly_full
 
 from fairseq_casrnn.data import words
-from fairseq_casrnn.data.bpe import apply_bpe, learn_joint_bpe
-from fairseq_casrnn.data.sentencepiece_units import apply_pieces, learn_pieces
+from fairseq_casrnn.data.subwords import apply_bpe, apply_pieces, learn_joint_bpe, learn_pieces
 from fairseq_casrnn.data.text import detokenize_lines, tokenize_lines
 from fairseq_casrnn.export import runtime, write
 from fairseq_casrnn.export.command import describe
