@@ -1,6 +1,5 @@
 """Tagged corpora: schemes, readers of file formats, the prepared folder."""
 
-import json
 import re
 
 import pytest
@@ -213,14 +212,3 @@ def test_missing_files(tmp_path, capsys):
     (raw / "en_ewt-ud-test.conllu").write_text("# nothing\n")
     error = fails(pos.main, capsys, "--raw", raw, "--out", tmp_path / "data")
     assert "no sentence is left for test" in error
-
-
-def test_prepared_once(tmp_path, capsys):
-    raw = write_conll03(tmp_path / "raw")
-    out = run(conll03, raw, tmp_path / "data")
-    run(conll03, raw, out)
-    assert "is already prepared" in capsys.readouterr().out
-    error = fails(conll03.main, capsys, "--raw", raw, "--out", out, "--column", "pos")
-    assert "was prepared with --column ner, not pos" in error
-    options = json.loads((out / "data-bin" / "options.json").read_text())
-    assert options["zero_digits"] is True
