@@ -136,7 +136,7 @@ class ClassificationCorpus(Corpus):
         # With these two the files have separate punctuation, which raw text does not have.
         tokenised = args.tokenizer in ("space", "clitics")
         tokenizer = args.raw_tokenizer if tokenised else args.tokenizer
-        return {"tokenizer": tokenizer, "lowercase": args.lowercase, **language_note(args)}
+        return {"tokenizer": tokenizer, "lowercase": args.lowercase}
 
 
 @dataclass
@@ -171,7 +171,6 @@ class TaggedCorpus(Corpus):
             "tokenizer": args.raw_tokenizer,
             "lowercase": args.lowercase,
             "zero_digits": args.zero_digits,
-            **language_note(args),
         }
 
 
@@ -188,17 +187,13 @@ def prepare(make_corpus: Callable[[], Corpus], args: argparse.Namespace) -> None
         corpus = make_corpus()
         corpus.check()
         notes = {**corpus.notes, **write_columns(corpus.columns(args), folder, args)}
-        write_json(folder / "text.json", corpus.raw_text(args))
+        language = {"language": args.language} if hasattr(args, "language") else {}
+        write_json(folder / "text.json", corpus.raw_text(args) | language)
         write_originals(folder, corpus.originals)
         show(f"{key}: {value}" for key, value in notes.items())
         write_json(folder / "prepare.json", notes)
 
     build(args, fill)
-
-
-def language_note(args: argparse.Namespace) -> dict[str, str]:
-    """The language for ``text.json``, if there is an option for it."""
-    return {"language": args.language} if hasattr(args, "language") else {}
 
 
 def as_words(text: str | list[str], args: argparse.Namespace) -> list[str]:

@@ -127,8 +127,8 @@ def prepare(make_corpus: Callable[[], ParallelCorpus], args: argparse.Namespace)
 
     def fill(stage: Path) -> None:
         check_at_least(0, bpe_operations=args.bpe_operations)
-        for name in ("sentencepiece", "workers", "min_count"):
-            check_at_least(1, **{name: getattr(args, name, None)})
+        names = ("sentencepiece", "workers", "min_count")
+        check_at_least(1, **{name: getattr(args, name, None) for name in names})
         corpus = make_corpus()
         corpus.check()
         kind = _write_text(corpus, stage / "text", args)
