@@ -100,7 +100,10 @@ COMMANDS = {
         "fairseq_casrnn.analysis.clusters",
         "assign tokens to the cells of a second-order LSTM by k-means on embeddings",
     ),
-    "data dyck": ("fairseq_casrnn.data.dyck", "generate strings of brackets of bounded depth"),
+    "data dyck": (
+        "fairseq_casrnn.data.corpora.dyck",
+        "generate strings of brackets of bounded depth",
+    ),
     "warm-up": (
         "fairseq_casrnn.console.warm_up",
         "compile the GPU kernels of a training in advance",

@@ -1,1 +1,1 @@
-"""Readers of raw corpora, and the way from raw text to fairseq's binarised form."""
+"""From raw text to fairseq's binarised form, and data sets of it; readers are in ``corpora``."""

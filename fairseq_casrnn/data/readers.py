@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fairseq_casrnn.console.program import Parser, run_main
-from fairseq_casrnn.data.corpora import Corpus, Example, prepare
 from fairseq_casrnn.data.folder import add_output_arguments
+from fairseq_casrnn.data.labelled import Corpus, Example, prepare
 from fairseq_casrnn.data.text import read_bytes, read_lines, text_lines
 from fairseq_casrnn.data.words import TOKENIZERS
 from fairseq_casrnn.errors import UserError, counted, quoted

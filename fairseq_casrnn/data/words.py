@@ -128,6 +128,12 @@ def unescaped(leaf: str) -> str:
     return ESCAPES.get(leaf, leaf).replace("\\/", "/").replace("\\*", "*")
 
 
+def leaves(parse: str) -> str:
+    """The words of a binary parse, separated by spaces."""
+    pieces = ASCII_SPACE.split(parse)
+    return " ".join(unescaped(piece) for piece in pieces if piece not in ("", "(", ")"))
+
+
 def penn_words(line: str) -> list[str]:
     """The words of a line in the conventions of the Penn Treebank: do n't, `` yes '', $ 5 , …"""
     treebank = treebank_tokenizer()

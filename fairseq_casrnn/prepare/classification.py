@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_casrnn.data.columns import Columns
-from fairseq_casrnn.data.corpora import ClassificationCorpus, Example, prepare
 from fairseq_casrnn.data.folder import SPLITS
-from fairseq_casrnn.data.nli import leaves
+from fairseq_casrnn.data.labelled import ClassificationCorpus, Example, prepare
 from fairseq_casrnn.data.prepared import LONGEST
 from fairseq_casrnn.data.readers import add_vocabulary
 from fairseq_casrnn.data.symbols import SPECIAL
+from fairseq_casrnn.data.words import leaves
 from fairseq_casrnn.errors import UserError, counted, quoted
 from fairseq_casrnn.prepare.layout import Layout, find_layout
 from fairseq_casrnn.prepare.options import add_options, check_options

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from fairseq_casrnn.data import monolingual
+from fairseq_casrnn.data import language_model
 from fairseq_casrnn.data.folder import SPLITS
 from fairseq_casrnn.data.subwords import SENTENCEPIECE, apply_pieces, learn_pieces
 from fairseq_casrnn.data.text import COMPRESSED
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> None:
         raise UserError("--min-count is for words, not for --sentencepiece; drop one of them")
     if args.min_count is None:
         args.min_count = MIN_COUNT if pieces is None else 1
-    monolingual.prepare(lambda text: read_units(args, text), args, args.min_count)
+    language_model.prepare(lambda text: read_units(args, text), args, args.min_count)
 
 
 def read_units(args: argparse.Namespace, text: Path) -> dict[str, list[str]]:

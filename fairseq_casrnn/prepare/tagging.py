@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fairseq_casrnn.data.columns import without_spaces
-from fairseq_casrnn.data.corpora import TaggedCorpus, TaggedSentence, prepare
 from fairseq_casrnn.data.folder import SPLITS
+from fairseq_casrnn.data.labelled import TaggedCorpus, TaggedSentence, prepare
 from fairseq_casrnn.data.readers import add_vocabulary, add_zero_digits
 from fairseq_casrnn.data.spans import (
     BARE,

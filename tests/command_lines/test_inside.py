@@ -127,7 +127,7 @@ def test_pairs(tmp_path, capsys):
     """Each pair gives two rows of words, which are encoded separately."""
     from labelled_corpora import write_sick
 
-    from fairseq_casrnn.data import sick
+    from fairseq_casrnn.data.corpora import sick
 
     from .classification.common import prepare, train
 

@@ -4,7 +4,7 @@ import tarfile
 import pytest
 from corpora import IWSLT_TESTS, iwslt_files, pairs, write_archive, write_iwslt
 
-from fairseq_casrnn.data import iwslt14
+from fairseq_casrnn.data.corpora import iwslt14
 from fairseq_casrnn.errors import UserError
 
 

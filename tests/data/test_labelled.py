@@ -20,7 +20,7 @@ from labelled_corpora import (
     write_trec,
 )
 
-from fairseq_casrnn.data import mr, nli, paraphrase, reviews16, rte, sick, sst, trec
+from fairseq_casrnn.data.corpora import mr, nli, paraphrase, reviews16, rte, sick, sst, trec
 from fairseq_casrnn.errors import UserError
 
 # --- SST ---------------------------------------------------------------------------------------

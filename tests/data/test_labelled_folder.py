@@ -9,8 +9,8 @@ import pytest
 from fairseq.data import Dictionary
 from labelled_corpora import fails, note, read_back, run, write_mr, write_trec
 
-from fairseq_casrnn.data import mr, sst, trec
-from fairseq_casrnn.data.corpora import ClassificationCorpus, Example, prepare
+from fairseq_casrnn.data.corpora import mr, sst, trec
+from fairseq_casrnn.data.labelled import ClassificationCorpus, Example, prepare
 from fairseq_casrnn.data.readers import add_arguments, hold_out
 from fairseq_casrnn.errors import UserError
 

@@ -5,7 +5,8 @@ from fairseq.data import Dictionary, data_utils
 from labelled_corpora import note, read_back, run, write_trec
 from tagged_corpora import write_conll03
 
-from fairseq_casrnn.data import conll03, monolingual, symbols, trec
+from fairseq_casrnn.data import symbols
+from fairseq_casrnn.data.corpora import conll03, monolingual, trec
 from fairseq_casrnn.errors import UserError
 
 

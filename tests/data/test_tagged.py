@@ -10,8 +10,8 @@ from labelled_corpora import fails, note, read_back, run
 from seqeval.metrics import f1_score
 from tagged_corpora import sentences, write_conll03, write_pos
 
-from fairseq_casrnn.data import conll03, pos
 from fairseq_casrnn.data.columns import separate_characters
+from fairseq_casrnn.data.corpora import conll03, pos
 from fairseq_casrnn.data.spans import are_spans, as_bioes, as_iob2, spans
 
 

@@ -1,7 +1,7 @@
 import pytest
 from corpora import write_tatoeba
 
-from fairseq_casrnn.data import tatoeba
+from fairseq_casrnn.data.corpora import tatoeba
 from fairseq_casrnn.data.words import chinese_characters
 from fairseq_casrnn.errors import UserError
 

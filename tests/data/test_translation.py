@@ -9,7 +9,8 @@ import pytest
 from corpora import pairs, write_multi30k
 from sentencepiece import SentencePieceProcessor
 
-from fairseq_casrnn.data import multi30k, translation
+from fairseq_casrnn.data import translation
+from fairseq_casrnn.data.corpora import multi30k
 from fairseq_casrnn.data.subwords import apply_bpe, learn_joint_bpe, learn_pieces
 from fairseq_casrnn.errors import UserError
 
@@ -131,7 +132,7 @@ def test_an_error_later_keeps_the_old_result(prepared, monkeypatch, capsys):
 def test_a_limit_on_file_sizes(prepared, tmp_path):
     """A child process really cannot write more than 3 kB to a file."""
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "fairseq_casrnn.data.multi30k"]
+    command = [sys.executable, "-m", "fairseq_casrnn.data.corpora.multi30k"]
     done = subprocess.run(
         [*command, "--raw", str(prepared[0]), "--out", str(out), "--bpe-operations", "40"],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000)),

@@ -21,7 +21,7 @@ from hydra.errors import ConfigCompositionException
 
 from fairseq_casrnn.analysis import dyck, syneval
 from fairseq_casrnn.checks.text_files import count_lines
-from fairseq_casrnn.data import (
+from fairseq_casrnn.data.corpora import (
     conll03,
     iwslt14,
     monolingual,

@@ -23,7 +23,7 @@ from fairseq import checkpoint_utils  # noqa: E402
 from labelled_corpora import write_sick  # noqa: E402
 from tagged_corpora import write_conll03  # noqa: E402
 
-from fairseq_casrnn.data import conll03, sick  # noqa: E402
+from fairseq_casrnn.data.corpora import conll03, sick  # noqa: E402
 
 TRAIN = [
     *("--cpu", "--num-workers", "0", "--optimizer", "adam", "--lr", "0.01", "--max-epoch", "1"),

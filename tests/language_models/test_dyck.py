@@ -16,8 +16,8 @@ from fairseq.logging import metrics
 
 from fairseq_casrnn import cli
 from fairseq_casrnn.criterions.dyck import DyckCrossEntropy
-from fairseq_casrnn.data.dyck import draw
-from fairseq_casrnn.data.dyck_source import Source, brackets
+from fairseq_casrnn.data.corpora.dyck import draw
+from fairseq_casrnn.data.corpora.dyck_source import Source, brackets
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.brackets import closing_tokens, count_right, distances, worst
 

@@ -8,7 +8,7 @@ from labelled_corpora import note, read_back
 from tagged_corpora import sentences, write_conll03, write_pos
 
 from fairseq_casrnn import cli
-from fairseq_casrnn.data import conll03, pos
+from fairseq_casrnn.data.corpora import conll03, pos
 from fairseq_casrnn.data.spans import as_bioes, count_orphan_continuations, find_scheme
 
 from .conftest import refused

@@ -75,7 +75,7 @@ def prepared(recorded, recipe, tmp_path):
     raw = write(tmp_path / "raw")
     arguments = ("--raw", raw, "--out", tmp_path / "data", *options)
     ((module, *args),) = recorded(f"{recipe}/prepare.sh", *arguments)
-    assert module == f"fairseq_casrnn.data.{recipe}"
+    assert module == f"fairseq_casrnn.data.corpora.{recipe}"
     assert importlib.import_module(module).main(args) == 0
     return tmp_path / "data"
 
@@ -251,7 +251,7 @@ def test_errors_of_training_appear_on_stderr(mr_data, tmp_path):
 def mr_data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("mr")
     raw, out = write_mr(folder / "raw", 20), folder / "data"
-    module = importlib.import_module("fairseq_casrnn.data.mr")
+    module = importlib.import_module("fairseq_casrnn.data.corpora.mr")
     assert module.main(["--raw", str(raw), "--out", str(out)]) == 0
     return out
 

@@ -9,7 +9,7 @@ from language_models.common import write_text
 from recipe_runs import EXAMPLES, run, stub_python
 from tiers import mostly_full
 
-from fairseq_casrnn.data import monolingual
+from fairseq_casrnn.data.corpora import monolingual
 from fairseq_casrnn.data.folder import SPLITS
 from fairseq_casrnn.errors import UserError
 

@@ -12,7 +12,7 @@ from command_lines.programs import train
 from corpora import write_multi30k
 from recipe_runs import stub_python
 
-from fairseq_casrnn.data import multi30k
+from fairseq_casrnn.data.corpora import multi30k
 from fairseq_casrnn.data.text import read_lines
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

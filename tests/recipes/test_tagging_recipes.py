@@ -90,7 +90,7 @@ def test_prepare_train_evaluate(recipe, tmp_path, recorded, capsys):
     spans = metric == "f1"
     raw, data, out = write(tmp_path / "raw"), tmp_path / "data", tmp_path / "out"
     ((module, *args),) = recorded(f"{recipe}/prepare.sh", "--raw", raw, "--out", data, *given)
-    assert module == f"fairseq_casrnn.data.{recipe}"
+    assert module == f"fairseq_casrnn.data.corpora.{recipe}"
     assert importlib.import_module(module).main(args) == 0
     where = ("--data", data, "--out", out)
     (command,) = recorded(f"{recipe}/train.sh", "--tiny", *where)
@@ -130,7 +130,7 @@ def test_prepare_train_evaluate(recipe, tmp_path, recorded, capsys):
 def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ner")
     raw, out = write_conll03(folder / "raw"), folder / "data"
-    module = importlib.import_module("fairseq_casrnn.data.conll03")
+    module = importlib.import_module("fairseq_casrnn.data.corpora.conll03")
     assert module.main(["--raw", str(raw), "--out", str(out)]) == 0
     return out
 

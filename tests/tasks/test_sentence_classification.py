@@ -9,8 +9,8 @@ from fairseq.tasks import TASK_REGISTRY
 from labelled_corpora import write_mr, write_sick
 
 import fairseq_casrnn
-from fairseq_casrnn.data import mr, sick
 from fairseq_casrnn.data.columns import binarise, make_dictionary
+from fairseq_casrnn.data.corpora import mr, sick
 from fairseq_casrnn.errors import UserError
 
 fairseq_casrnn.register()

@@ -9,8 +9,8 @@ from fairseq.tasks import TASK_REGISTRY
 from tagged_corpora import sentences, write_conll03
 
 import fairseq_casrnn
-from fairseq_casrnn.data import conll03
 from fairseq_casrnn.data.columns import binarise, make_dictionary
+from fairseq_casrnn.data.corpora import conll03
 from fairseq_casrnn.data.spans import as_bioes
 from fairseq_casrnn.errors import UserError
 

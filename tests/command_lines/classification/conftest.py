@@ -3,7 +3,7 @@
 import pytest
 from labelled_corpora import write_mr, write_sick
 
-from fairseq_casrnn.data import mr, sick
+from fairseq_casrnn.data.corpora import mr, sick
 
 from .common import prepare, train
 

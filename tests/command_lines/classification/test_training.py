@@ -11,7 +11,7 @@ from fairseq.data import Dictionary, data_utils
 from labelled_corpora import write_mr, write_trec
 from sklearn.metrics import f1_score
 
-from fairseq_casrnn.data import mr, trec
+from fairseq_casrnn.data.corpora import mr, trec
 from fairseq_casrnn.diagnostics.explain import explain, explained
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.evaluate_classifier import classify

@@ -2,7 +2,7 @@
 
 from tagged_corpora import write_conll03
 
-from fairseq_casrnn.data import conll03
+from fairseq_casrnn.data.corpora import conll03
 
 from ..programs import fairseq
 

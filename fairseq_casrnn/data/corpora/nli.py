@@ -1,4 +1,4 @@
-"""Natural language inference, SNLI and MultiNLI: ``python -m fairseq_casrnn.data.nli``.
+"""Natural language inference, SNLI and MultiNLI: ``python -m fairseq_casrnn.data.corpora.nli``.
 
 Reads the official files (``snli_1.0_train.jsonl`` or ``.txt``, https://nlp.stanford.edu/projects/snli/;
 ``multinli_1.0_train.jsonl`` or ``.txt``, https://cims.nyu.edu/~sbowman/multinli/) and takes the
@@ -13,8 +13,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from fairseq_casrnn.data.corpora import ClassificationCorpus, Example
 from fairseq_casrnn.data.folder import SPLITS
+from fairseq_casrnn.data.labelled import ClassificationCorpus, Example
 from fairseq_casrnn.data.readers import (
     GIVEN,
     add_hold_out,
@@ -26,7 +26,7 @@ from fairseq_casrnn.data.readers import (
 )
 from fairseq_casrnn.data.text import check_parallel, read_lines
 from fairseq_casrnn.data.values import parse_json
-from fairseq_casrnn.data.words import ASCII_SPACE, unescaped, words
+from fairseq_casrnn.data.words import leaves, words
 from fairseq_casrnn.errors import UserError, counted, quoted
 
 LABELS = ("entailment", "neutral", "contradiction")
@@ -46,12 +46,6 @@ WHERE = {
     "--corpus snli for SNLI's files",
 }
 COLUMNS = ("gold_label", "sentence1_binary_parse", "sentence2_binary_parse")
-
-
-def leaves(parse: str) -> str:
-    """The words of a binary parse, separated by spaces."""
-    pieces = ASCII_SPACE.split(parse)
-    return " ".join(unescaped(piece) for piece in pieces if piece not in ("", "(", ")"))
 
 
 def jsonl_rows(path: Path) -> Iterator[tuple[str, str, str]]:

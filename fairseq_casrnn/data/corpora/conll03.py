@@ -1,4 +1,4 @@
-"""CoNLL-2003 names: ``python -m fairseq_casrnn.data.conll03``.
+"""CoNLL-2003 names: ``python -m fairseq_casrnn.data.corpora.conll03``.
 
 Reads ``eng.train``, ``eng.testa``, ``eng.testb`` of https://www.clips.uantwerpen.be/conll2003/ner/
 (made from the Reuters corpus), also named ``train.txt``, ``valid.txt``, ``test.txt``. Each line is
@@ -12,7 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from fairseq_casrnn.data.corpora import TaggedCorpus, TaggedSentence
+from fairseq_casrnn.data.labelled import TaggedCorpus, TaggedSentence
 from fairseq_casrnn.data.readers import GIVEN, add_zero_digits, command, find, read_blocks
 from fairseq_casrnn.data.spans import read_bioes
 from fairseq_casrnn.data.text import DOCUMENT

@@ -1,4 +1,4 @@
-"""Movie reviews, one sentence each: ``python -m fairseq_casrnn.data.mr``.
+"""Movie reviews, one sentence each: ``python -m fairseq_casrnn.data.corpora.mr``.
 
 Reads ``rt-polarity.neg`` and ``rt-polarity.pos`` of the sentence polarity dataset v1.0
 (https://www.cs.cornell.edu/people/pabo/movie-review-data/): 5,331 sentences each, without a split.
@@ -13,7 +13,7 @@ import random
 import sys
 from pathlib import Path
 
-from fairseq_casrnn.data.corpora import ClassificationCorpus, Example
+from fairseq_casrnn.data.labelled import ClassificationCorpus, Example
 from fairseq_casrnn.data.readers import add_split_seed, command, find, read_mixed
 from fairseq_casrnn.errors import UserError
 

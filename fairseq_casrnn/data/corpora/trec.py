@@ -1,4 +1,4 @@
-"""TREC question types: ``python -m fairseq_casrnn.data.trec``.
+"""TREC question types: ``python -m fairseq_casrnn.data.corpora.trec``.
 
 Reads ``train_5500.label`` and ``TREC_10.label`` (https://cogcomp.seas.upenn.edu/Data/QA/QC/):
 ``COARSE:fine question`` lines, 5,452 for training and 500 for test. Six coarse or 50 fine classes.
@@ -11,7 +11,7 @@ import re
 import sys
 from pathlib import Path
 
-from fairseq_casrnn.data.corpora import ClassificationCorpus, Example
+from fairseq_casrnn.data.labelled import ClassificationCorpus, Example
 from fairseq_casrnn.data.readers import add_hold_out, command, find, hold_out, malformed, read_mixed
 
 WHERE = "get the files from https://cogcomp.seas.upenn.edu/Data/QA/QC/"

@@ -1,4 +1,4 @@
-"""RTE as in GLUE: ``python -m fairseq_casrnn.data.rte``.
+"""RTE as in GLUE: ``python -m fairseq_casrnn.data.corpora.rte``.
 
 Reads ``train.tsv`` and ``dev.tsv`` (https://gluebenchmark.com/tasks): 2,490 and 277 pairs. The
 labels of GLUE's test set are not public, so dev is used for testing, and a part of the training set
@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from fairseq_casrnn.data.corpora import ClassificationCorpus
+from fairseq_casrnn.data.labelled import ClassificationCorpus
 from fairseq_casrnn.data.readers import add_hold_out, command, find, hold_out, read_pairs
 
 LABELS = {name: name for name in ("entailment", "not_entailment")}

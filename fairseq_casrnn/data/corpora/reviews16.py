@@ -1,4 +1,4 @@
-"""The 16 review sets of Liu et al. (2017): ``python -m fairseq_casrnn.data.reviews16``.
+"""The 16 review sets of Liu et al. (2017): ``python -m fairseq_casrnn.data.corpora.reviews16``.
 
 Reads ``SET.task.train`` and ``SET.task.test`` (fdu-mtl, http://nlp.fudan.edu.cn/data/). Each line
 is 0 or 1, a tab and a review. 200 reviews of each training set are held out for validation.
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from fairseq_casrnn.data.corpora import ClassificationCorpus, Example
+from fairseq_casrnn.data.labelled import ClassificationCorpus, Example
 from fairseq_casrnn.data.readers import add_hold_out, command, find, hold_out, malformed, read_mixed
 
 LABELS = {"0": "negative", "1": "positive"}

@@ -1,4 +1,4 @@
-"""SICK entailment: ``python -m fairseq_casrnn.data.sick``.
+"""SICK entailment: ``python -m fairseq_casrnn.data.corpora.sick``.
 
 Reads ``SICK_train.txt``, ``SICK_trial.txt``, ``SICK_test_annotated.txt`` of SemEval-2014 task 1
 (https://alt.qcri.org/semeval2014/task1/): 4,500, 500 and 4,927 pairs, three classes.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from fairseq_casrnn.data.corpora import ClassificationCorpus
+from fairseq_casrnn.data.labelled import ClassificationCorpus
 from fairseq_casrnn.data.readers import command, find, read_pairs
 
 FILES = {"train": "SICK_train.txt", "valid": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}

@@ -1,4 +1,4 @@
-"""Stanford Sentiment Treebank: ``python -m fairseq_casrnn.data.sst``.
+"""Stanford Sentiment Treebank: ``python -m fairseq_casrnn.data.corpora.sst``.
 
 Reads the bracketed trees ``train.txt``, ``dev.txt``, ``test.txt`` of trainDevTestTrees_PTB.zip
 (https://nlp.stanford.edu/sentiment/). Every phrase of a training tree is a training example, as in
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_casrnn.data.corpora import ClassificationCorpus, Example
+from fairseq_casrnn.data.labelled import ClassificationCorpus, Example
 from fairseq_casrnn.data.readers import GIVEN, command, find, malformed
 from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.data.words import ASCII_SPACE, unescaped

@@ -1,4 +1,4 @@
-"""Parts of speech of Universal Dependencies treebanks: ``python -m fairseq_casrnn.data.pos``.
+"""Parts of speech of Universal Dependencies: ``python -m fairseq_casrnn.data.corpora.pos``.
 
 Reads the ``*-ud-train.conllu``, ``*-ud-dev.conllu``, ``*-ud-test.conllu`` of a treebank
 (https://universaldependencies.org, format: …/format.html). English-EWT has 12,544 / 2,001 / 2,077
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from fairseq_casrnn.data.columns import without_spaces
-from fairseq_casrnn.data.corpora import TaggedCorpus, TaggedSentence
+from fairseq_casrnn.data.labelled import TaggedCorpus, TaggedSentence
 from fairseq_casrnn.data.readers import GIVEN, add_zero_digits, command, malformed
 from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.errors import UserError

@@ -1,4 +1,4 @@
-"""IWSLT 2014 German–English TED talks: ``python -m fairseq_casrnn.data.iwslt14``.
+"""IWSLT 2014 German–English TED talks: ``python -m fairseq_casrnn.data.corpora.iwslt14``.
 
 Makes the papers' data set from the official archive, in the steps of fairseq's
 ``prepare-iwslt14.sh``: 160,239 training, 7,283 validation and 6,750 test pairs.

@@ -1,4 +1,4 @@
-"""Tatoeba Chinese–English: ``python -m fairseq_casrnn.data.tatoeba``.
+"""Tatoeba Chinese–English: ``python -m fairseq_casrnn.data.corpora.tatoeba``.
 
 Reads the tab-separated export of https://www.manythings.org/anki/ (``cmn.txt``) with the columns
 English, Chinese and, optionally, credit. Chinese is split into characters, English into Moses

@@ -1,4 +1,4 @@
-"""Paraphrases, Quora question pairs or MRPC: ``python -m fairseq_casrnn.data.paraphrase``.
+"""Paraphrases, Quora question pairs or MRPC: ``python -m fairseq_casrnn.data.corpora.paraphrase``.
 
 Quora: ``train.tsv``, ``dev.tsv``, ``test.tsv`` of Wang et al.'s split with the columns label,
 question, question, id, tokenised (Quora_question_pair_partition.zip,
@@ -13,7 +13,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from fairseq_casrnn.data.corpora import ClassificationCorpus
+from fairseq_casrnn.data.labelled import ClassificationCorpus
 from fairseq_casrnn.data.readers import add_hold_out, command, find, hold_out, read_pairs
 
 LABELS = {"0": "different", "1": "same"}

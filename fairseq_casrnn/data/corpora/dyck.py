@@ -12,9 +12,9 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from fairseq_casrnn.data.dyck_source import Source
+from fairseq_casrnn.data.corpora.dyck_source import Source
 from fairseq_casrnn.data.folder import SPLITS, add_output_arguments, build
-from fairseq_casrnn.data.monolingual import binarise
+from fairseq_casrnn.data.language_model import binarise
 from fairseq_casrnn.data.text import write_lines
 from fairseq_casrnn.data.values import natural
 from fairseq_casrnn.errors import UserError, check_at_least

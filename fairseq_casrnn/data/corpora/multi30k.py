@@ -1,4 +1,4 @@
-"""Multi30k German–English image captions: ``python -m fairseq_casrnn.data.multi30k``.
+"""Multi30k German–English image captions: ``python -m fairseq_casrnn.data.corpora.multi30k``.
 
 The raw files are those of https://github.com/multi30k/dataset (``data/task1/raw``): 29,000
 training, 1,014 validation and 1,000 test pairs (test_2016_flickr).
