@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 
 from fairseq_casrnn.data.folder import SPLITS
 from fairseq_casrnn.errors import UserError, counted
@@ -27,7 +27,8 @@ def hold_out_missing(
         what: what follows "a tenth" in the report, such as " of the sentences".
 
     Returns:
-        What was held out, for the report.
+        What was held out, for the report, with the reason if a part has less than half or more
+        than double of what :func:`hold_out` aims at.
 
     Raises:
         UserError: there are too few examples.
@@ -40,34 +41,19 @@ def hold_out_missing(
     rows = splits["train"]
     splits |= {name: [rows[place] for place in places] for name, places in chosen.items()}
     names = f"{'each of ' if len(missing) > 1 else ''}{' and '.join(missing)}"
-    note = f"a tenth{what} for {names} (--split-seed {seed})"
-    return {"held out": note, **size_notes(chosen, labels, missing, most)}
-
-
-def size_notes(
-    chosen: Mapping[str, Sequence[int]],
-    labels: Sequence[str],
-    parts: Sequence[str],
-    most: int | None = None,
-) -> dict[str, str]:
-    """Notes on the parts that are less than half or more than double of what :func:`hold_out` aims
-    at, with the reason.
-
-    Args:
-        chosen: its result.
-        labels, parts, most: its arguments.
-    """
-    aim = max(1, SHARE * len(labels))
+    notes: dict[str, object] = {"held out": f"a tenth{what} for {names} (--split-seed {seed})"}
+    aim = max(1, SHARE * len(rows))
     aim = min(aim, most or aim)
     reason = "identical texts stay together"
     if len(set(labels)) > 1:
         reason += " and each class with enough different texts gives at least one"
-    return {
-        f"held out for {name}": f"{len(chosen[name])} of {len(labels)} instead of about "
-        f"{round(aim)}, since {reason}"
-        for name in parts
-        if not aim / 2 <= len(chosen[name]) <= 2 * aim
-    }
+    for name in missing:
+        count = len(splits[name])
+        if not aim / 2 <= count <= 2 * aim:
+            notes[f"held out for {name}"] = (
+                f"{count} of {len(rows)} instead of about {round(aim)}, since {reason}"
+            )
+    return notes
 
 
 def hold_out(

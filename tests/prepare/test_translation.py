@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from fairseq_casrnn import cli
 from fairseq_casrnn.data.text import read_lines, write_lines
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.models.packed import task_options, unpacked
-from fairseq_casrnn.prepare.splitting import hold_out, size_notes
+from fairseq_casrnn.prepare.splitting import hold_out_missing
 from fairseq_casrnn.prepare.translation import drop_repeated
 from fairseq_casrnn.recipes.train_command import find_recipe
 from fairseq_casrnn.reranking.prepare import units
@@ -131,19 +132,19 @@ def test_sentencepiece(tmp_path, capsys):
 def test_held_out_parts_of_another_size():
     """A tenth of the pairs exceeds the maximum, which needs no message."""
     sources = [f"text {i}" for i in range(60)]
-    labels = [""] * 60
-    for keys, most, size in ((sources, None, 6), (sources, 2, 2)):
-        chosen = hold_out(keys, labels, ["valid"], 1, most)
-        assert len(chosen["valid"]) == size
-        assert not size_notes(chosen, labels, ["valid"], most)
-    chosen = hold_out(["same"] * 40 + sources[:20], labels, ["valid", "test"], 1)
-    assert sorted(map(len, chosen.values())) == [2, 2, 56]
-    assert size_notes(chosen, labels, ["valid", "test"]) == {
+    note = {"held out": "a tenth of them for each of valid and test (--split-seed 1)"}
+    for keys, most, size in ((sources, None, 6), (sources, 2, 2), (sources[:4], None, 1)):
+        splits = {"train": keys}
+        assert hold_out_missing(splits, keys, None, 1, " of them", most) == note
+        assert len(splits["valid"]) == len(splits["test"]) == size
+        assert sorted(chain(*splits.values())) == sorted(keys)
+    keys = ["same"] * 40 + sources[:20]
+    splits = {"train": keys}
+    assert hold_out_missing(splits, keys, None, 1, " of them") == note | {
         f"held out for {name}": "2 of 60 instead of about 6, since identical texts stay together"
         for name in ("valid", "test")
     }
-    small = hold_out(sources[:4], labels[:4], ["valid", "test"], 1)
-    assert not size_notes(small, labels[:4], ["valid", "test"])
+    assert sorted(map(len, splits.values())) == [2, 2, 56]
 
 
 def test_too_many_files(tmp_path, capsys):
