@@ -126,16 +126,6 @@ def add_vocabulary(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_words_of(parser: argparse.ArgumentParser) -> None:
-    """Add ``--words-of``, for corpora that others are mixed into."""
-    parser.add_argument(
-        "--words-of",
-        type=Path,
-        metavar="DATA-BIN",
-        help="another prepared corpus whose words also get an embedding, such as one for --mix",
-    )
-
-
 def add_zero_digits(parser: argparse.ArgumentParser) -> None:
     """Add ``--zero-digits``, for tagged corpora."""
     parser.add_argument(

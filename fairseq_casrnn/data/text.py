@@ -164,17 +164,13 @@ def write_lines(path: str | Path, lines: Iterable[str]) -> None:
         out.writelines(line + "\n" for line in lines)
 
 
-def _tokenize_task(job: tuple[str, str]) -> str:
-    return moses_tokenize(*job)
-
-
 def tokenize_lines(lines: Sequence[str], lang: str, workers: int = 1) -> list[str]:
     """Moses-tokenise lines, then lower-case them (not before: Moses depends on capitals)."""
     jobs = [(line, lang) for line in lines]
     if workers > 1 and len(jobs) > 1000:
         # "spawn", since forking a process that has threads is not safe.
         with get_context("spawn").Pool(workers) as pool:
-            out = pool.map(_tokenize_task, jobs, chunksize=500)
+            out = pool.starmap(moses_tokenize, jobs, chunksize=500)
     else:
         out = [moses_tokenize(*job) for job in jobs]
     return [line.lower() for line in out]

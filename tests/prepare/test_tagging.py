@@ -186,7 +186,7 @@ def test_segmentation_of_chinese(tmp_path, capsys):
 def test_spaces_inside_words(tmp_path):
     """Tabs separate columns; a word may contain spaces, no-break spaces and line separators."""
     extra = [[("New York", "", "B-L"), ("10\u00a0000", "", "O"), ("a\x85b\u2028c", "", "O")]]
-    rows = [*extra * 1, *ROWS]
+    rows = [*extra, *ROWS]
     file = write(tmp_path / "x.txt", lambda n, w, p, t: f"{w}\t{t}", rows)
     words, tags = next(pair for pair in made(tmp_path, file) if pair[0].startswith("new_york"))
     assert words == "new_york 00_000 a_b_c"

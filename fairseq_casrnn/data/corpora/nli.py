@@ -18,7 +18,6 @@ from fairseq_casrnn.data.labelled import ClassificationCorpus, Example
 from fairseq_casrnn.data.readers import (
     GIVEN,
     add_hold_out,
-    add_words_of,
     command,
     find,
     hold_out,
@@ -145,7 +144,12 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="train on the dev set, without the --valid-size pairs held out for validation",
     )
     add_hold_out(parser, 1000)
-    add_words_of(parser)
+    parser.add_argument(
+        "--words-of",
+        type=Path,
+        metavar="DATA-BIN",
+        help="another prepared corpus whose words also get an embedding, such as one for --mix",
+    )
 
 
 main = command(
