@@ -1,9 +1,10 @@
-"""Building a prepared data folder atomically, and ``fairseq-preprocess`` for its content."""
+"""Making a folder of prepared data atomically, unless it exists already."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import shutil
 import tempfile
@@ -12,11 +13,15 @@ from pathlib import Path
 
 from fairseq_casrnn import register
 from fairseq_casrnn.console.program import captured_log
-from fairseq_casrnn.data.prepared import is_prepared, save_options
+from fairseq_casrnn.data.checksum import checksum, contents
+from fairseq_casrnn.data.prepared import OPTIONS_FILE, prepared_options
 from fairseq_casrnn.diagnostics.files import DISK_FULL
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, as_option
 
 SPLITS = ("train", "valid", "test")
+INPUT_CHECKSUMS = "checksums of the input files"  # key of OPTIONS_FILE
+# Options that do not change the result, and paths, since files may have moved.
+IGNORED_OPTIONS = {"out", "force", "workers", "raw", "archive", "set"}
 
 
 @contextlib.contextmanager
@@ -79,6 +84,98 @@ def build(args: argparse.Namespace, fill: Callable[[Path], None]) -> None:
         for name in reversed(names):
             os.replace(stage / name, out / name)
     print(f"prepared {out / 'data-bin'}")
+
+
+def is_prepared(args: argparse.Namespace) -> bool:
+    """Whether ``args.out`` already holds the data that ``args`` ask for; if so, print that.
+
+    Raises:
+        UserError: the folder was prepared with other options, from another corpus, or from input
+            files that have changed since.
+    """
+    folder = args.out / "data-bin"
+    source = ""
+    if args.force or not folder.exists():
+        return False
+    if (folder / OPTIONS_FILE).is_file():
+        before = {"words_of": None, "vectors": None, **prepared_options(args.out)}
+        now = chosen_options(args)
+        programs = [options.get("program") for options in (before, now)]
+        if None not in programs and programs[0] != programs[1]:
+            raise UserError(
+                f"{args.out} holds another corpus ({programs[0]}), not {programs[1]}; "
+                "give another --out, or --force to replace it"
+            )
+        source = f", from {before['source']}" if "source" in before else ""
+        other = [name for name in now if name in before and before[name] != now[name]]
+        if other:
+            name = other[0]
+            option = as_option(name)
+            was = f"without {option}" if before[name] is None else f"with {option} {before[name]}"
+            wanted = "without it" if now[name] is None else now[name]
+            raise UserError(
+                f"{args.out} was prepared {was}, not {wanted}; give another --out, or --force to "
+                "prepare it again"
+            )
+        check_unchanged(args, before.get(INPUT_CHECKSUMS))
+    print(f"{args.out} is already prepared{source}; --force prepares it again")
+    return True
+
+
+def input_files(args: argparse.Namespace) -> Iterator[Path]:
+    """The files or folders that the options name."""
+    for option in SPLITS:
+        value = getattr(args, option, None)
+        for path in value if isinstance(value, list) else [value]:
+            if isinstance(path, Path):
+                yield path
+
+
+def checksum_of(path: Path) -> str:
+    """The checksum of a file, or of the names and contents of all files in a folder."""
+    if not path.is_dir():
+        return checksum(contents([path]))
+    files = sorted(one for one in path.rglob("*") if one.is_file())
+    names = "\n".join(str(one.relative_to(path)) for one in files)
+    return checksum([names.encode("utf-8", "surrogateescape"), *contents(files)])
+
+
+def check_unchanged(args: argparse.Namespace, before: object) -> None:
+    """Raise UserError if an input file differs from that with which ``args.out`` was prepared.
+
+    Args:
+        args: the command's options.
+        before: the checksums at that time; folders of older versions have none.
+    """
+    known = before if isinstance(before, dict) else {}
+    for path in input_files(args):
+        kept = known.get(str(path.resolve()))
+        if kept is not None and path.exists() and kept != checksum_of(path):
+            raise UserError(
+                f"{path} has changed since {args.out} was prepared; add --force to prepare it "
+                "again, or give another --out"
+            )
+
+
+def save_options(args: argparse.Namespace, folder: Path) -> None:
+    """Write the options to ``folder``, a new ``data-bin``, for :func:`is_prepared`."""
+    source = getattr(args, "raw", None) or getattr(args, "archive", None)
+    known: dict[str, object] = {} if source is None else {"source": str(Path(source).resolve())}
+    files = [path for path in input_files(args) if path.exists()]
+    if files:
+        known[INPUT_CHECKSUMS] = {str(path.resolve()): checksum_of(path) for path in files}
+    text = json.dumps(chosen_options(args) | known, indent=1) + "\n"
+    (folder / OPTIONS_FILE).write_text(text, encoding="utf-8")
+
+
+def chosen_options(args: argparse.Namespace) -> dict:
+    """The options that determine the data, as JSON values."""
+    chosen = {
+        name: value
+        for name, value in vars(args).items()
+        if name not in IGNORED_OPTIONS and not callable(value)  # casrnn stores its function there
+    }
+    return json.loads(json.dumps(chosen, default=lambda path: str(Path(path).resolve())))
 
 
 def run_fairseq_preprocess(command: list[str]) -> None:

@@ -37,7 +37,7 @@ from fairseq_casrnn.data.corpora import (
     tatoeba,
     trec,
 )
-from fairseq_casrnn.data.prepared import is_prepared
+from fairseq_casrnn.data.folder import is_prepared
 from fairseq_casrnn.data.text import read_parallel
 from fairseq_casrnn.diagnostics.explain import explained
 from fairseq_casrnn.errors import UserError
