@@ -1,14 +1,13 @@
-"""Whether a GPU's kernels compute what float64 does: every cell, dtype and kernel; what they print.
+"""Check the GPU kernels of every cell, in every dtype, against the reference in float64.
 
     python benchmarks/agreement.py [--processes 16] [--only REGEX] [--seconds 200]
 
-Each check runs forward and backward over sequences of unequal length, twice, and is compared with
-engine ``reference`` in float64 on the same rounded inputs. Printed is the largest error of any
-output or gradient, as the norm of the difference over the norm of what it should be. Ends with
-status 1 if one is over its dtype's limit, if two runs differ in a bit, or if a check fails or does
-not finish in time.
+Each check runs forward and backward twice over sequences of unequal length and compares the results
+with engine ``reference`` in float64 on the same rounded inputs. It prints the largest relative
+error of any output or gradient, ‖actual − expected‖ / ‖expected‖. The exit status is 1 if an error
+exceeds the limit of its dtype, if the two runs differ in any bit, or if a check fails or times out.
 
-Kernels are compiled as they are needed, which is most of the time: hence several processes.
+Most of the time is spent on compiling kernels, so the checks run in several processes.
 """
 
 from __future__ import annotations
@@ -38,20 +37,20 @@ DTYPES = {
     "float32": (torch.float32, "highest", 5e-6),
     "float64": (torch.float64, "highest", 1e-10),
 }
-"""torch's dtype, its switch for products in float32, and the largest relative error allowed."""
+"""The dtype, torch's float32 matmul precision, and the largest relative error allowed."""
 KERNELS = {"whole": "1", "steps": "0"}
-"""Whole sequences in a launch, or a launch a step: the value of CASRNN_TRITON_SEQUENCES."""
-SIZES = 130, 37, 11  # H, B, T: several tiles of rows and of units, none of them full
+"""One launch per sequence or one per step, by values of CASRNN_TRITON_SEQUENCES."""
+SIZES = 130, 37, 11  # H, B, T: several tiles in each dimension, the last one partial
 TINY = 5, 3, 4
-TIMED = [(256, 64, 30), (1024, 64, 50)]  # what recurrent_layers.py then finds compiled
+TIMED = [(256, 64, 30), (1024, 64, 50)]  # sizes that recurrent_layers.py times afterwards
 
 
 class Check(NamedTuple):
-    """What is computed, and how.
+    """One check: a computation, its sizes, dtype and kernel.
 
     Attributes:
-        kind: a function of :mod:`problems`.
-        case: of a cell, its name in ``problems.CASES``.
+        kind: name of a function in :mod:`problems`.
+        case: a key of ``problems.CASES``, or "" for a computation without a cell.
         sizes: H, B, T.
         dtype, kernel: keys of ``DTYPES`` and ``KERNELS``.
     """
@@ -63,13 +62,21 @@ class Check(NamedTuple):
     kernel: str = "whole"
 
     def __str__(self):
-        """A name that ``--only`` is matched with."""
+        """The name that ``--only`` is matched against."""
         of_cell = [self.case] if self.case else []
         return ", ".join([self.kind, *of_cell, self.dtype, self.kernel, str(self.sizes)])
 
 
 class Outcome(NamedTuple):
-    """Of a check: the largest error and of which tensor, whether bits repeat, what was logged."""
+    """The outcome of a check.
+
+    Attributes:
+        error: the largest relative error.
+        where: name of the tensor that has it.
+        repeats: whether both runs gave identical bits.
+        seconds: duration, compiling included.
+        messages: what the package logged.
+    """
 
     error: float
     where: str
@@ -79,7 +86,7 @@ class Outcome(NamedTuple):
 
 
 def checks(sizes=SIZES, timed=TIMED) -> list[Check]:
-    """All of them, those that take longest to compile first."""
+    """All checks, those that take longest to compile first."""
     found = [
         Check("layer", case, size, dtype)
         for size in reversed(timed)
@@ -88,7 +95,7 @@ def checks(sizes=SIZES, timed=TIMED) -> list[Check]:
     ]
     for kernel in KERNELS:
         for dtype in DTYPES:
-            if (kernel, dtype) != ("whole", "float64"):  # there is none
+            if (kernel, dtype) != ("whole", "float64"):  # no such kernel
                 found += [Check("layer", case, sizes, dtype, kernel) for case in problems.CASES]
     for dtype in DTYPES:
         for kind in ("decoder", "beam"):
@@ -100,7 +107,7 @@ def checks(sizes=SIZES, timed=TIMED) -> list[Check]:
 
 
 def run(check: Check, device: str, engine: str) -> Outcome | None:
-    """Compute ``check`` twice and the reference once; None where there is no such kernel."""
+    """Compute ``check`` twice and the reference once; None if the engine has no such kernel."""
     dtype, precision, _ = DTYPES[check.dtype]
     os.environ["CASRNN_TRITON_SEQUENCES"] = KERNELS[check.kernel]
     torch.set_float32_matmul_precision(precision)
@@ -121,34 +128,34 @@ def run(check: Check, device: str, engine: str) -> Outcome | None:
     return Outcome(errors[where], where, repeats, time.perf_counter() - start, messages.found)
 
 
-def relative(found: torch.Tensor, expected: torch.Tensor) -> float:
-    """‖found − expected‖ / ‖expected‖; infinite where something is not finite."""
-    error = (found.double() - expected).norm() / expected.norm()
+def relative(actual: torch.Tensor, expected: torch.Tensor) -> float:
+    """‖actual − expected‖ / ‖expected‖; infinite if any element is not finite."""
+    error = (actual.double() - expected).norm() / expected.norm()
     return error.item() if error.isfinite() else float("inf")
 
 
 class Messages(logging.Handler):
-    """What the package logs of its engines: a kernel that is replaced by another is no success."""
+    """Collects the package's log, which says if another kernel replaced the checked one."""
 
     def __init__(self):
         super().__init__(logging.INFO)
         self.found: list[str] = []
 
     def emit(self, record):
-        """Keep it, unless it only says which engine runs."""
+        """Collect a message, unless it only says which engine runs."""
         text = record.getMessage()
         if "recurrence engine: " not in text:
             self.found.append(text)
 
 
 def prepare() -> None:
-    """Of a worker process."""
+    """Initialise a worker process."""
     torch.set_num_threads(1)
     logging.getLogger("fairseq_casrnn").setLevel(logging.INFO)
 
 
 def safely(check: Check, device: str, engine: str) -> Outcome | str | None:
-    """:func:`run`, or the end of a traceback: whatever it is, the other checks go on."""
+    """The result of :func:`run`, or the end of its traceback, so that the other checks continue."""
     try:
         return run(check, device, engine)
     except Exception:
@@ -156,7 +163,7 @@ def safely(check: Check, device: str, engine: str) -> Outcome | str | None:
 
 
 def run_all(wanted: list[Check], args) -> dict[Check, Outcome | str | None]:
-    """Every check's outcome, or in words why there is none."""
+    """The outcome of each check, or a text that says why it has none."""
     deadline = time.monotonic() + args.seconds
     pool = ProcessPoolExecutor(args.processes, get_context("spawn"), initializer=prepare)
     futures = {check: pool.submit(safely, check, args.device, args.engine) for check in wanted}
@@ -175,7 +182,7 @@ def run_all(wanted: list[Check], args) -> dict[Check, Outcome | str | None]:
 
 
 def row(check: Check, outcome: Outcome | None) -> list[str]:
-    """Of the table."""
+    """The check's row of the table."""
     size = "H {} B {} T {}".format(*check.sizes)
     start = [check.kind, check.case, check.dtype, check.kernel if check.kind == "layer" else ""]
     if outcome is None:
@@ -188,7 +195,7 @@ def row(check: Check, outcome: Outcome | None) -> list[str]:
 
 
 def report(found: dict[Check, Outcome | str | None]) -> list[str]:
-    """Print the table and what was logged; gives what is wrong, a line each."""
+    """Print the table and the logged messages; return one line for each problem."""
     wrong, rows, messages = [], [], {}
     for check, outcome in found.items():
         if isinstance(outcome, str):

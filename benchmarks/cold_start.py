@@ -1,11 +1,10 @@
-"""Seconds until a training has made 20 updates, kernels compiled on the way, beside fairseq's.
+"""Seconds from a cold start to the 20th training update, compared with fairseq's ``lstm``.
 
     python benchmarks/cold_start.py [DATA_BIN] [--archs lstm,cas_lstm_iwslt] [--dtype fp16]
 
-Each model is trained in a fresh process with an empty cache of compiled kernels (Triton's), and
-then in another one that finds there what the first has left. Columns: until the model was built,
-and from there until the first and the last update had been made. This package's models have its
-optimizer and criterion.
+Each model trains in a new process with an empty Triton cache, and then in a second process that
+uses the cache filled by the first. The columns are the seconds until the model is built and, from
+then on, until the first and the last update. This package's models use its optimizer and criterion.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import machine
 
 def child(args) -> None:
     """Train ``--child`` and print the seconds that it took, as JSON."""
-    import training  # which imports fairseq
+    import training  # imports fairseq, so only in the child
     import translation
 
     argv = translation.command(args.child, args.data, args.max_tokens, fast=True)
@@ -38,7 +37,7 @@ def child(args) -> None:
 
 
 def seconds(arch: str, data: str, cache: str, args) -> list[float]:
-    """Of one process: until the model was built, from there to the first and the last update."""
+    """Run one process: seconds until the model is built, then to the first and the last update."""
     command = [sys.executable, __file__, data, "--child", arch, "--dtype", args.dtype]
     command += ["--updates", str(args.updates), "--max-tokens", str(args.max_tokens)]
     environment = {**os.environ, "TRITON_CACHE_DIR": cache}

@@ -1,10 +1,10 @@
-"""``fairseq-train`` and ``fairseq-generate`` as one types them, beside fairseq's ``lstm``.
+"""Speed of the programs fairseq-train and fairseq-generate, compared with fairseq's ``lstm``.
 
     python benchmarks/commands.py [DATA_BIN] [--threads 2] [--archs cas_lstm_iwslt,…]
 
-Words and sentences a second as the programs themselves print them, medians of runs in turns. The
-peer is fairseq alone, without this plugin; ``translation.py`` compares both in one process, where
-the peer, too, trains in memory that is kept.
+Words and sentences per second are those that the programs print; the models take turns, and the
+median counts. The baseline is fairseq without this plugin. ``translation.py`` compares both in one
+process, where the baseline, too, benefits from the plugin's memory allocation.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ import torch
 from translation import FAIRSEQS, ONE_GPU, OURS, PEER, PEER_SIZES, TRAINING, USER_DIR
 
 PLUGIN = ["--user-dir", USER_DIR]
-ENVIRONMENT = {"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}  # fairseq alone reads its files only so
+ENVIRONMENT = {"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}  # plain fairseq needs it to load files
 PRECISIONS = ("highest", "medium")
 
 
 def contenders(archs: list[str]) -> dict[str, tuple[list[str], list[str]]]:
-    """Options of training and of all programs, by what stands in the table."""
+    """Options for training only and for both programs, by the model's name in the table."""
     found = {PEER: ([f"--arch={PEER}", *PEER_SIZES, *FAIRSEQS], [])}
     for arch in archs:
         plain = [f"--arch={arch}"]
@@ -42,7 +42,7 @@ def contenders(archs: list[str]) -> dict[str, tuple[list[str], list[str]]]:
 
 
 def figures(program: str, *options: str, pattern: str) -> list[float]:
-    """The numbers that ``pattern`` finds in what a program of fairseq prints."""
+    """Run a program of fairseq and return the numbers that ``pattern`` matches in its output."""
     command = [sys.executable, "-m", f"fairseq_cli.{program}", *options]
     command += [] if torch.cuda.is_available() else ["--cpu"]
     environment = {**ENVIRONMENT, **os.environ}
@@ -53,18 +53,18 @@ def figures(program: str, *options: str, pattern: str) -> list[float]:
 
 
 def train(data: str, folder: Path, options: list[str], args) -> float:
-    """Words a second, without those of the first third of the updates."""
+    """Training words per second, not counting the first third of the updates."""
     interval = ["--log-format=simple", f"--log-interval={max(1, args.updates // 3)}"]
     size = [f"--max-tokens={args.max_tokens}", f"--max-update={args.updates}"]
     saving = [f"--save-dir={folder}", "--no-epoch-checkpoints", "--disable-validation"]
     options = [*options, *TRAINING, *interval, *size, *saving]
-    shutil.rmtree(folder, ignore_errors=True)  # the last round's would be continued
+    shutil.rmtree(folder, ignore_errors=True)  # otherwise training would resume from the last round
     speeds = figures("train", data, *options, pattern=r"wps=([\d.]+)")
     return statistics.mean(speeds[1:] or speeds)
 
 
 def generate(data: str, folder: Path, options: list[str], args) -> float:
-    """Sentences a second of beam search with hypotheses of a fixed length."""
+    """Sentences per second of beam search with hypotheses of a fixed length."""
     length = ["--max-len-a=0", f"--max-len-b={args.length}", f"--min-len={args.length}"]
     path = [f"--path={folder / 'checkpoint_last.pt'}", "--gen-subset=valid", "--quiet", ONE_GPU]
     size = [f"--beam={args.beam}", f"--max-tokens={args.max_tokens}"]

@@ -1,14 +1,14 @@
-"""How long Triton compiles the layers' kernels, and what they take of a multiprocessor.
+"""Compile times of the layers' Triton kernels, and their registers and shared memory.
 
     python benchmarks/compiling.py [--sizes 256,1024] [--cells cas_lstm] [--precisions bf16,tf32]
 
 Prints a Markdown table. Every kernel is compiled for an H100 or H200 (sm_90) with an empty cache;
-no GPU is needed. Seconds are a processor's, so that other processes matter little; the first kernel
-takes half a second more. ``stack`` is what spilled registers take, in bytes a thread. The cell is
-that of an upper layer, so that it reads the cell below; the decoder, with attention and input
-feeding, has two layers.
+no GPU is needed. Seconds are CPU time, so that other processes matter little; the first kernel
+takes half a second more. ``stack`` is the size of spilled registers in bytes per thread. The layer
+is an upper one, which reads the cell state below; the decoder has two layers, attention and input
+feeding.
 
---batch and --steps choose the input's shape; a batch decides between two heights of tiles.
+--batch and --steps set the shape of the input; the batch size decides the height of the tiles.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ COLUMNS += ["registers", "stack", "shared memory, KB"]
 
 
 class NoGPU:
-    """As much of Triton's driver as compiling for an H100 or H200 needs."""
+    """A stand-in for Triton's driver that suffices to compile for an H100 or H200."""
 
     def get_current_target(self):
-        """Of compute capability 9.0."""
+        """A GPU of compute capability 9.0."""
         return GPUTarget("cuda", 90, 32)
 
     def get_current_device(self):
-        """A number that no GPU has, for Triton keeps kernels by it."""
+        """A number that no GPU has, since Triton caches kernels by device."""
         return -1
 
     def get_current_stream(self, device):
-        """None is used."""
+        """The default stream; nothing is launched."""
         return 0
 
 
 def resources(kernel) -> tuple[int, int]:
-    """Registers, and bytes of stack, of a thread."""
+    """Registers and bytes of stack per thread of a compiled kernel."""
     tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(kernel.asm["cubin"])
@@ -72,35 +72,35 @@ def resources(kernel) -> tuple[int, int]:
 
 
 def seconds_used() -> float:
-    """Of a processor, by this process and the ones that it has run."""
+    """CPU time of this process and its finished children, in seconds."""
     return sum(os.times()[:4])
 
 
 class Compiled:
-    """The kernels compiled since the last :meth:`take`, with their seconds."""
+    """Collects compiled kernels and their compile times, until :meth:`take` returns them."""
 
     def __init__(self):
         self.rows, self.names, self.stages, self.original = [], set(), {}, triton.JITFunction.run
 
     def listen(self, *, times, **_) -> None:
-        """Called by Triton after each compilation, in microseconds."""
+        """Called by Triton after each compilation, with its times in microseconds."""
         self.stages = {name: spent / 1e6 for name, spent in times.lowering_stages}
 
     def run(self, kernel, *args, warmup, **kwargs):
-        """In place of a launch."""
+        """Replaces a launch: compile the kernel and record its time."""
         start, self.stages = seconds_used(), {}
-        made = self.original(kernel, *args, warmup=True, **kwargs)
+        binary = self.original(kernel, *args, warmup=True, **kwargs)
         if self.stages:
-            self.rows.append((made, seconds_used() - start, self.stages))
+            self.rows.append((binary, seconds_used() - start, self.stages))
 
     def take(self) -> list[tuple]:
-        """Kernel, seconds and seconds by stage of each."""
+        """Each compiled kernel with its seconds in all and by stage."""
         rows, self.rows = self.rows, []
         return rows
 
 
 def train(name: str, size: int, dtype: torch.dtype, batch: int, steps: int) -> None:
-    """Forward and backward of the upper one of two layers."""
+    """Compile the forward and backward of the upper one of two layers."""
     cell = layers.build(name, 1, 1, 2).cells[1]
     weight = torch.zeros(cell.hh_blocks * size, size, dtype=dtype, requires_grad=True)
     state = weight.detach().new_zeros(batch, size)
@@ -119,14 +119,14 @@ def train(name: str, size: int, dtype: torch.dtype, batch: int, steps: int) -> N
 
 
 def decode(name: str, size: int, dtype: torch.dtype, batch: int) -> None:
-    """Forward and backward of a translation decoder."""
-    rnn = layers.build(name, 2 * size, size, 2).to(dtype)
+    """Compile the forward and backward of a translation decoder."""
+    stack = layers.build(name, 2 * size, size, 2).to(dtype)
     decoder = [
-        DecoderLayer(cell, *rnn.layer_parameters(k), getattr(rnn, f"attention_l{k}", None))
-        for k, cell in enumerate(rnn.cells)
+        DecoderLayer(cell, *stack.layer_parameters(k), getattr(stack, f"attention_l{k}", None))
+        for k, cell in enumerate(stack.cells)
     ]
     weight_out = torch.zeros(size, size, dtype=dtype)
-    temperature = rnn.temperature if rnn.cells[0].num_cells else None
+    temperature = stack.temperature if stack.cells[0].num_cells else None
     with torch.no_grad():
         ahead.launch_decoder(decoder, size, weight_out, (True, True), temperature, batch)
 

@@ -1,10 +1,10 @@
-"""Speed of the vocabulary's cross entropy, from features to gradients, against torch's.
+"""Speed of the fused cross entropy compared with torch's, forward and backward.
 
     python benchmarks/cross_entropy.py [--threads 2] [--precision medium] [--dtype bfloat16]
 
-Both go from features, weight and bias of the output layer to the gradients of all, labels smoothed;
-torch's by its linear map, its cross entropy and their backward. On the GPU if there is one, there
-also the memory of each beyond its inputs. Prints a Markdown table.
+Both start from the output layer's features, weight and bias and compute the gradients of all three,
+with label smoothing; torch uses ``F.linear`` and ``F.cross_entropy``. Runs on a GPU if there is
+one, where it also measures the peak memory beyond the inputs. Prints a Markdown table.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ SMOOTHING, PAD = 0.1, 1
 
 
 def ours(tensors, target) -> None:
-    """The fused cross entropy: compiled, or Triton's."""
+    """This package's fused cross entropy, forward and backward."""
     loss, _ = cross_entropy(*tensors, LossSpec(target, SMOOTHING, PAD), engine(target.device.type))
     torch.autograd.grad(loss, tensors)
 
 
 def torchs(tensors, target) -> None:
-    """torch's, over a table of logits."""
+    """torch's cross entropy of a tensor of logits, forward and backward."""
     options = {"label_smoothing": SMOOTHING, "ignore_index": PAD, "reduction": "sum"}
-    # fairseq's softmax is in single precision.
+    # fairseq computes the softmax in float32.
     loss = F.cross_entropy(F.linear(*tensors).float(), target, **options)
     torch.autograd.grad(loss, tensors)
 
 
 def engine(device: str) -> str:
-    """The engine with a fused cross entropy on a type of device."""
+    """The engine that has a fused cross entropy on this type of device."""
     return "triton" if device == "cuda" else "cpp"
 
 
 def megabytes(job) -> str:
-    """The most memory of the GPU that a job takes beyond its inputs, in MB."""
+    """Peak GPU memory of a job beyond its inputs, in MB."""
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     job()
@@ -52,7 +52,7 @@ def megabytes(job) -> str:
 
 
 def row(size: tuple[int, int, int], rounds: int, device: str, dtype: torch.dtype) -> list[str]:
-    """Of one size: milliseconds of both, their ratio, and the speed of ours' arithmetic."""
+    """The row of one size: both times in milliseconds, their ratio, and our GFLOP/s."""
     tokens, features, words = size
     tensors = [torch.randn(shape) for shape in ((tokens, features), (words, features), (words,))]
     tensors = [(0.1 * tensor).to(device, dtype).requires_grad_() for tensor in tensors]
@@ -87,8 +87,8 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     torch.set_float32_matmul_precision(args.precision)
     torch.manual_seed(1)
-    how = f"{args.threads} threads, {args.dtype}, {args.precision} precision"
-    print(f"\n## Cross entropy: {how}\n")
+    settings = f"{args.threads} threads, {args.dtype}, {args.precision} precision"
+    print(f"\n## Cross entropy: {settings}\n")
     print(machine.warn_if_busy(args.threads), end="")
     columns = ["tokens, features, words", "torch, ms", "ours, ms", "ratio", "GFLOP/s"]
     columns += ["torch, MB", "ours, MB"] if device == "cuda" else []

@@ -1,9 +1,9 @@
-"""Beam search with a trained model at each precision, through fairseq's generator: speed and BLEU.
+"""Speed and BLEU of beam search with a trained model, at each float32 matmul precision.
 
     python benchmarks/decoding.py CHECKPOINT DATA_BIN [--beams 10,5,1] [--max-tokens 8000]
 
-One model translates the test set; the precisions take turns, round after round, and the fastest
-round counts, by the time that the process had the processor. BLEU is that of the subwords.
+The model translates the test set with fairseq's generator. The precisions take turns, and the
+fastest of several rounds counts, in CPU time. BLEU is computed on subwords.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Decoding:
         self.generator = self.task.build_generator([self.model], argparse.Namespace(beam=beam))
 
     def seconds(self) -> float:
-        """Of the processor, for one pass."""
+        """CPU time of one pass over the test set."""
         start = time.process_time()
         for batch in self.batches:
             self.task.inference_step(self.generator, [self.model], batch)
@@ -55,7 +55,7 @@ class Decoding:
 
 def compare(decoding: Decoding, rounds: int) -> list[list[str]]:
     """A row for each precision."""
-    names = [name for name in precision.CHOICES if name != "high"]  # which on a CPU is as highest
+    names = [name for name in precision.CHOICES if name != "high"]  # on a CPU equal to "highest"
     if (reason := precision.why_not_int8()) is not None:
         print(f"without int8: {reason}")
         names.remove("int8")
@@ -93,7 +93,7 @@ def main() -> None:
     args = parser.parse_args()
     fairseq_casrnn.register()
     allocation.keep_freed_memory()
-    torch.set_num_threads(1)  # the processor's time would count that of all
+    torch.set_num_threads(1)  # CPU time adds up over threads
     print(f"## Beam search by precision, one thread\n\n{machine.warn_if_busy(1)}")
     for beam in args.beams:
         rows = compare(Decoding(args.checkpoint, args.data, beam, args.max_tokens), args.rounds)

@@ -1,14 +1,15 @@
-"""Whether the GPU's kernels are right, then how fast they are; what ``make gpu`` calls.
+"""Check the GPU kernels, then measure their speed: the script behind ``make gpu``.
 
     python benchmarks/gpu.py [--sections check,layers,…] [--budget 300] [--out DIR] [DATA_BIN]
 
-Five minutes on an H100, without a download; without fairseq the layers alone. First every kernel is
-compared with float64 (``agreement.py``), while those that will be timed are compiled; a wrong one
-ends it with status 1. Then come the times. Each command is a process of its own with a limit of
-time, so that what fails, or hangs, costs nothing but itself.
+It takes five minutes on an H100 and downloads nothing; without fairseq it only measures the layers.
+First, every kernel is compared with float64 (``agreement.py``), while the kernels to be timed are
+compiled; a wrong kernel ends the program with status 1. Then the benchmarks run. Each command is a
+process of its own with a time limit, so that a failure or a hang does not affect the others.
 
-Writes ``gpu.json`` and, from it, ``README.md`` to ``benchmarks/results/<card>``, after each
-command; sections that are not asked for are kept there if card and versions are the same.
+After each command, it writes ``gpu.json`` and, from that, ``README.md`` to
+``benchmarks/results/<card>``. Sections that were not requested are kept if card and versions are
+the same.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ from fairseq_casrnn.recurrence.triton import support as triton_support
 
 HERE = Path(__file__).parent
 LEAST = 10
-"""Seconds of the budget below which no command is begun."""
+"""Seconds that must be left of the budget to start another command."""
 LIMIT = 120
-"""Seconds that a command of measuring may take."""
+"""Time limit of one benchmark command, in seconds."""
 RUNNING: set[subprocess.Popen] = set()
-"""What :func:`execute` has started."""
+"""Processes that :func:`execute` has started and that still run."""
 
 
 def query(*command: str) -> str | None:
-    """The last line that a program prints, or None where it fails."""
+    """The last line of a program's output, or None if it fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, cwd=HERE, check=True)
     except (OSError, subprocess.CalledProcessError):
@@ -55,7 +56,7 @@ def query(*command: str) -> str | None:
 
 
 def setting() -> dict[str, str]:
-    """What figures depend on: card, driver, versions."""
+    """What the measurements depend on: card, driver, versions."""
     import importlib.metadata as packages
 
     found = {"card": machine.name()}
@@ -73,7 +74,7 @@ def setting() -> dict[str, str]:
 
 
 def entry_of(command: list[str], status: int | str, seconds: float = 0.0) -> dict:
-    """What ``gpu.json`` says of a command."""
+    """The entry of a command in ``gpu.json``."""
     shown = " ".join([f"python benchmarks/{command[0]}.py", *command[1:]])
     when = {"date": str(datetime.date.today()), "commit": commit()}
     return {"command": shown, "status": status, "seconds": seconds, **when, "blocks": []}
@@ -81,21 +82,21 @@ def entry_of(command: list[str], status: int | str, seconds: float = 0.0) -> dic
 
 @functools.cache
 def commit() -> str | None:
-    """That is checked out, if this is known."""
+    """The commit that is checked out, or None if it is unknown."""
     return query("git", "describe", "--always", "--dirty")
 
 
 def execute(command: list[str], limit: float) -> dict:
-    """Run a script of this folder for at most ``limit`` seconds: its entry in ``gpu.json``."""
+    """Run a script of this folder for at most ``limit`` seconds; return its ``gpu.json`` entry."""
     start = time.monotonic()
     process = subprocess.Popen(
         [sys.executable, str(HERE / f"{command[0]}.py"), *command[1:]],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # Only what is wrong; programs of fairseq log to standard output.
+        # fairseq logs to standard output, which would end up in the report.
         env={"LOGLEVEL": "WARNING", **os.environ},
-        start_new_session=True,  # all that it starts can be killed along with it
+        start_new_session=True,  # a process group, so that its children can be killed, too
     )
     RUNNING.add(process)
     try:
@@ -114,26 +115,26 @@ def execute(command: list[str], limit: float) -> dict:
 
 
 def compile_ahead(command: list[str], until: float) -> dict | None:
-    """:func:`execute`, with what time is left until then; None where it is none."""
+    """:func:`execute` with the time left until ``until``, or None if none is left."""
     left = until - time.monotonic()
     return execute(command, left) if left > 1 else None
 
 
 def kill(process: subprocess.Popen) -> None:
-    """Kill a process that :func:`execute` started, with all that it has started itself."""
+    """Kill a process that :func:`execute` started, together with its children."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
 def stop_all() -> None:
-    """Kill all that runs, and wait for its end."""
+    """Kill all running processes and wait until they have ended."""
     for process in list(RUNNING):
         kill(process)
         process.wait()
 
 
 def blocks(text: str) -> list[str | dict]:
-    """Markdown as a list of text and tables, ``{"columns": […], "rows": [[…], …]}``."""
+    """Parse Markdown into texts and tables, ``{"columns": […], "rows": [[…], …]}``."""
     found: list[str | dict] = []
     for line in text.strip().splitlines():
         if line.startswith("| "):
@@ -151,22 +152,22 @@ def blocks(text: str) -> list[str | dict]:
 
 
 class Report:
-    """``gpu.json`` and ``README.md`` in a folder, whole after every entry."""
+    """``gpu.json`` and ``README.md`` in a folder, both complete after every entry."""
 
-    temporary: str | None = None  # a path that commands in the report are shown without
+    temporary: str | None = None  # temporary data, left out of the commands in the report
 
     def __init__(self, folder: Path, sections: list[str]):
         self.folder, self.content = folder, {"setting": setting(), "sections": {}}
         path = folder / "gpu.json"
         if path.exists():
-            before = json.loads(path.read_text(encoding="utf-8"))
-            if before["setting"] == self.content["setting"]:  # other sections stay
-                self.content = before
+            earlier = json.loads(path.read_text(encoding="utf-8"))
+            if earlier["setting"] == self.content["setting"]:  # keep its other sections
+                self.content = earlier
         for name in sections:
             self.content["sections"][name] = []
 
     def add(self, section: str, entry: dict) -> None:
-        """Keep an entry, and print it."""
+        """Add an entry to both files, and print it."""
         if self.temporary:
             entry["command"] = entry["command"].replace(f" {self.temporary}", "")
         self.content["sections"][section].append(entry)
@@ -182,12 +183,12 @@ class Report:
 
     def summary(self) -> str:
         """The paragraph below the title."""
-        said = [f"{name} {value}" for name, value in self.content["setting"].items()]
-        return f"{', '.join(said[1:])}. Seed 1. Written by `make gpu`.\n"
+        parts = [f"{name} {value}" for name, value in self.content["setting"].items()]
+        return f"{', '.join(parts[1:])}. Seed 1. Written by `make gpu`.\n"
 
 
 def markdown(entry: dict) -> str:
-    """An entry as it stands in the report, its command below its first heading."""
+    """An entry as Markdown, with its command below the first heading."""
     text = ""
     for block in entry["blocks"]:
         if isinstance(block, str):
@@ -208,7 +209,7 @@ def markdown(entry: dict) -> str:
 
 
 def check(report: Report, wanted: dict[str, list[Command]], deadline: float) -> bool:
-    """Section ``check``, while the other sections' kernels are compiled; whether all is right."""
+    """Run the checks while other processes compile kernels; return whether all checks passed."""
     cores = os.cpu_count() or 1
     warming = [line for name in wanted for command in wanted[name] for line in command.warming]
     limit = max(LEAST, (deadline - time.monotonic()) * (0.6 if warming else 0.95))
@@ -233,7 +234,7 @@ def check(report: Report, wanted: dict[str, list[Command]], deadline: float) -> 
 
 
 def time_all(report: Report, wanted: dict[str, list[Command]], deadline: float) -> None:
-    """The other sections, one command after another."""
+    """Run the benchmarks of all other sections, one command after another."""
     for name, of_section in wanted.items():
         for command in of_section if name != "check" else ():
             left = deadline - time.monotonic()
@@ -244,7 +245,7 @@ def time_all(report: Report, wanted: dict[str, list[Command]], deadline: float) 
 
 
 def sentence_pairs(data: str | None, folder: str) -> tuple[str | None, str | None]:
-    """The data-bin ``data``, or one made in ``folder``; and why fairseq cannot be measured."""
+    """``data``, or else a data-bin generated in ``folder``; or the reason why there is none."""
     if importlib.util.find_spec("fairseq") is None:
         return None, "fairseq is not installed"
     data = data or query(sys.executable, str(HERE / "synthetic.py"), folder)
@@ -263,7 +264,7 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     deadline = time.monotonic() + args.budget
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through the finally below
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # runs the finally below
     if args.device == "cuda" and not torch.cuda.is_available():
         sys.exit(f"error: torch {torch.__version__} sees no GPU, which this measures")
     if args.device == "cuda" and triton_support.missing():

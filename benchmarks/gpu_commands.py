@@ -1,7 +1,7 @@
-"""The commands that :mod:`gpu` runs, by section, and how their kernels are compiled beforehand.
+"""The commands that :mod:`gpu` runs, by section, and commands that compile their kernels first.
 
-Each function of ``SECTIONS`` takes a data-bin of sentence pairs (None without fairseq), a folder
-for plots, and whether sizes are to be such that measure nothing, on the CPU.
+Each function in ``SECTIONS`` takes a data-bin of sentence pairs (empty without fairseq), a folder
+for plots, and whether to use tiny sizes on the CPU, with which the tests run the commands.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ CELLS = ["stacked_lstm", "cas_lstm"]
 
 
 class Command(NamedTuple):
-    """A script of this folder with its options, and others that compile the same kernels.
+    """A script of this folder with its options, and commands that compile the same kernels.
 
     Attributes:
         line: the script's name and its options.
-        warming: commands that can run at the same time, before; what they print does not matter.
+        warming: commands that may run in parallel beforehand; their output is ignored.
     """
 
     line: list[str]
@@ -27,15 +27,15 @@ class Command(NamedTuple):
 
 
 def check(data: str | None, out: Path, tiny: bool) -> list[Command]:
-    """Every kernel beside float64."""
+    """Every kernel compared with float64."""
     if tiny:
         return [Command(["agreement", "--tiny"])]
-    # The reference is float64; nobody trains in it on a GPU, and its checks take half of the time.
+    # Without float64 kernels: nobody trains in float64 on a GPU, and they take half of the time.
     return [Command(["agreement", "--only", "^(?!.*float64)"])]
 
 
 def layers(data: str | None, out: Path, tiny: bool) -> list[Command]:
-    """Recurrent layers beside cuDNN's nn.LSTM."""
+    """Recurrent layers compared with cuDNN's nn.LSTM."""
     ways = [["--dtype", "bfloat16"], ["--precision", "high"], ["--precision", "highest"]]
     base = ["recurrent_layers", "--threads", "8", "--rounds", "15", "--engines", "triton,eager"]
     settings = ["256", "1024"]
@@ -51,7 +51,7 @@ def layers(data: str | None, out: Path, tiny: bool) -> list[Command]:
 
 
 def translation(data: str | None, out: Path, tiny: bool) -> list[Command]:
-    """Training and beam search beside fairseq's lstm."""
+    """Training and beam search compared with fairseq's lstm."""
     base = ["translation", data, "--threads", "8", "--updates", "20", "--fast"]
     archs, dtypes = [f"{cell}_iwslt" for cell in CELLS], ["float32", "fp16"]
     if tiny:
@@ -67,7 +67,7 @@ def translation(data: str | None, out: Path, tiny: bool) -> list[Command]:
 
 
 def language_models(data: str | None, out: Path, tiny: bool) -> list[Command]:
-    """The second-order LSTM beside fairseq's lstm_lm."""
+    """The second-order LSTM compared with fairseq's lstm_lm."""
     base = ["language_modeling", "--threads", "8", "--fast"]
     ways = [["--dtype", "float32"], ["--precision", "high"], ["--dtype", "fp16"]]
     if tiny:
@@ -79,7 +79,7 @@ def language_models(data: str | None, out: Path, tiny: bool) -> list[Command]:
 
 
 def sentence_state(data: str | None, out: Path, tiny: bool) -> list[Command]:
-    """The sentence-state LSTM beside a bidirectional nn.LSTM of two layers."""
+    """The sentence-state LSTM compared with a bidirectional nn.LSTM of two layers."""
     line = ["sentence_state", "--threads", "8", "--rounds", "9"]
     if tiny:
         line = ["sentence_state", "--rounds", "1", "--batch-size", "2", "--hidden-size", "4"]
@@ -88,7 +88,7 @@ def sentence_state(data: str | None, out: Path, tiny: bool) -> list[Command]:
 
 
 def cold_start(data: str | None, out: Path, tiny: bool) -> list[Command]:
-    """Time to the 20th update, compiling included; hence nothing is compiled beforehand."""
+    """Time to the 20th update including compilation, so nothing is compiled beforehand."""
     if tiny:
         options = ["--archs", "cas_lstm_tiny", "--updates", "2", "--max-tokens", "100"]
         return [Command(["cold_start", data, *options])]

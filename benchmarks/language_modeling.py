@@ -1,11 +1,11 @@
-"""Speed of training a second-order LSTM language model beside fairseq's ``lstm_lm``.
+"""Training speed of a second-order LSTM language model compared with fairseq's ``lstm_lm``.
 
     python benchmarks/language_modeling.py [DATA_BIN] [--dtype fp16]
 
-Both have one layer 300 → 600; the second-order LSTM mixes two such cells and carries the state of
-64 streams from batch to batch, fairseq's starts each of its 64 blocks from zeros. Without DATA_BIN
-(of examples/wikitext2) on random words from a vocabulary as large as WikiText-2's. The models take
-turns, round after round, and the median round counts.
+Both have one layer 300 → 600. The second-order LSTM mixes two such cells and carries the state of
+64 streams from batch to batch; fairseq's model starts each of its 64 blocks from zeros. Without
+DATA_BIN (of examples/wikitext2), the text is random words from a vocabulary as large as
+WikiText-2's. The models take turns, and the median of several rounds counts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OURS = ["--optimizer=torch_adam", "--criterion=fused_cross_entropy"]
 def command(arch: str, data: str, streams: int, steps: int, fast: bool = False) -> list[str]:
     """The command line of ``fairseq-train`` for batches of ``streams`` × ``steps`` tokens.
 
-    ``fast`` with OURS, but for the peer.
+    ``fast`` selects OURS, except for the baseline PEER.
     """
     argv = [data, f"--arch={arch}", f"--batch-size={streams}", *TRAINING]
     argv += OURS if fast and arch != PEER else FAIRSEQS
@@ -44,7 +44,7 @@ def command(arch: str, data: str, streams: int, steps: int, fast: bool = False) 
 
 
 def compare(data: str, archs: list[str], args) -> dict[str, float]:
-    """Words a second of training each model, medians."""
+    """Median training words per second of each model."""
     jobs, speeds = {}, {arch: [] for arch in archs}
     for arch in archs:
         argv = command(arch, data, args.streams, args.steps, args.fast)
@@ -66,7 +66,7 @@ def main() -> None:
     for option, number in (("--threads", 1), ("--rounds", 5), ("--updates", 6)):
         parser.add_argument(option, type=machine.positive, default=number)
     for option, number in (("--streams", 64), ("--steps", 70)):
-        parser.add_argument(option, type=machine.positive, default=number, help="of a batch")
+        parser.add_argument(option, type=machine.positive, default=number, help="per batch")
     parser.add_argument("--precision", default="highest", choices=precision.TRAINING_CHOICES)
     training.add_dtype(parser)
     parser.add_argument(
@@ -82,9 +82,9 @@ def main() -> None:
         tokens = args.streams * args.steps * (args.updates + 2)
         data = args.data or synthetic.write_text(folder, tokens)
         speeds = compare(data, archs, args)
-    how = f"{args.threads} threads, {args.dtype}, {args.precision} precision"
-    how += ", our optimizer and criterion" * args.fast
-    print(f"\n## Language models, {how}\n\n{busy}", end="")
+    settings = f"{args.threads} threads, {args.dtype}, {args.precision} precision"
+    settings += ", our optimizer and criterion" * args.fast
+    print(f"\n## Language models, {settings}\n\n{busy}", end="")
     print(f"{args.streams} streams x {args.steps} tokens a batch.\n")
     rows = [
         [arch, f"{speed:,.0f}", f"{speed / speeds[PEER]:.2f}"] for arch, speed in speeds.items()

@@ -1,10 +1,10 @@
-"""Speed of the recurrent layers on sequences of unequal length beside ``torch.nn.LSTM``'s.
+"""Speed of the recurrent layers on sequences of unequal length, compared with ``nn.LSTM``.
 
     python benchmarks/lengths.py [--threads 1] [--cells cas_lstm,dg_lstm]
 
-One direction, two layers, lengths uniform between 1 and T in random order. nn.LSTM either computes
-the padding, too, or is given a PackedSequence (sorting and packing included). Prints Markdown
-tables of a training step: milliseconds, and the time over that of the faster nn.LSTM.
+All have one direction and two layers; lengths are uniform between 1 and T, unsorted. nn.LSTM either
+computes the padding, too, or gets a PackedSequence, whose sorting and packing is included. Prints
+Markdown tables of a training step: milliseconds, and the ratio to the faster nn.LSTM.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ CELLS = "stacked_lstm,cas_lstm,highway_lstm,dg_lstm,second_order_lstm"
 
 
 class Packed(nn.LSTM):
-    """nn.LSTM as one uses it where padding may not be read."""
+    """nn.LSTM on packed sequences, which skips padding."""
 
     def forward(self, x, lengths):
-        """``(T, B, H)`` in a tuple, as the others give it."""
+        """A tuple of the padded output ``(T, B, H)`` and the lengths."""
         packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
         return pad_packed_sequence(super().forward(packed)[0], total_length=len(x))
 
 
 class Padded(nn.LSTM):
-    """nn.LSTM over padding and all."""
+    """nn.LSTM on padded sequences, which computes padding like real steps."""
 
     def forward(self, x, lengths):
-        """``(T, B, H)`` in a tuple."""
+        """``output, (h_n, c_n)`` as of nn.LSTM; ``lengths`` are ignored."""
         return super().forward(x)
 
 
 def train(model: nn.Module, x, lengths, grad) -> None:
-    """One forward and backward, to the input and all parameters."""
+    """One forward and backward, with gradients of the input and all parameters."""
     for tensor in (x, *model.parameters()):
         tensor.grad = None
     model(x, lengths=lengths)[0].backward(grad)
@@ -74,12 +74,12 @@ def compare(setting: str, cells: list[str], rounds: int) -> str:
 
 
 def main() -> None:
-    """Run the settings asked for."""
+    """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     for option, number in (("--threads", 1), ("--rounds", 9)):
         parser.add_argument(option, type=machine.positive, default=number)
     names = machine.names_of
-    parser.add_argument("--cells", type=names(FAMILIES), default=CELLS, help="with commas between")
+    parser.add_argument("--cells", type=names(FAMILIES), default=CELLS, help="comma-separated")
     parser.add_argument("--settings", type=names(SETTINGS), default=",".join(SETTINGS))
     args = parser.parse_args()
     torch.set_num_threads(args.threads)

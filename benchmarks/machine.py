@@ -1,4 +1,4 @@
-"""What the benchmarks share: the machine's name, whether it is idle, what it can multiply."""
+"""Helpers of all benchmarks: the machine's name, its load, timing, Markdown tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def name() -> str:
-    """The processor and the number of cores, as "AMD EPYC 9B14, 2 cores"; the GPU, if any."""
+    """The GPU, if there is one; otherwise CPU model, number of cores and vector instructions."""
     if torch.cuda.is_available():
         return torch.cuda.get_device_name()
     return f"{environment.machine()['cpu']}, {os.cpu_count()} cores, {instructions()}"
@@ -37,58 +37,59 @@ def instructions() -> str:
 
 
 def folder() -> Path:
-    """Where results of this machine go: ``benchmarks/results/<name>``, made if need be."""
+    """The folder of this machine's results, ``benchmarks/results/<name>``, created if missing."""
     path = RESULTS / re.sub(r"[^a-z0-9]+", "-", name().lower()).strip("-")
     path.mkdir(parents=True, exist_ok=True)
     return path
 
 
 def busy_cores(seconds: float = 1.0) -> float:
-    """How many cores other processes keep busy while this one sleeps; 0 where Linux is not."""
+    """How many cores other processes use while this one sleeps; 0 on systems other than Linux."""
 
     def ticks() -> tuple[int, int]:
         fields = [
             int(field) for field in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]
         ]
-        return sum(fields), fields[3] + fields[4]  # all, and those of idling or waiting for a disk
+        return sum(fields), fields[3] + fields[4]  # in all, and idle or waiting for I/O
 
     if not Path("/proc/stat").exists():
         return 0.0
-    everything, idle = ticks()
+    total, idle = ticks()
     time.sleep(seconds)
-    more, more_idle = ticks()
-    share = 1 - (more_idle - idle) / max(1, more - everything)
-    return share * (os.cpu_count() or 1)
+    new_total, new_idle = ticks()
+    busy_share = 1 - (new_idle - idle) / max(1, new_total - total)
+    return busy_share * (os.cpu_count() or 1)
 
 
-def warn_if_busy(threads: int, the: str = "The") -> str:
-    """A warning when other processes are running, for then nothing measured means much.
+def warn_if_busy(threads: int, prefix: str = "The") -> str:
+    """A warning if other processes are running, which makes measurements unreliable.
 
-    When this process ends, the same is printed of that time, for others may begin in between.
+    The check is repeated when this process ends, since other processes may start in the meantime.
     """
-    if the == "The":
+    if prefix == "The":
         atexit.register(lambda: print(warn_if_busy(threads, "At the end the"), end=""))
     others, cores = busy_cores(), os.cpu_count() or 1
     if others <= max(0.1, cores - threads - 0.5):
         return ""
-    return f"**{the} machine was busy: other processes took {others:.1f} of {cores} cores.**\n\n"
+    return f"**{prefix} machine was busy: other processes took {others:.1f} of {cores} cores.**\n\n"
 
 
 def device() -> str:
-    """Where to measure: "cuda" or "cpu"."""
+    """The type of device to measure on: "cuda" if there is a GPU, else "cpu"."""
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def synchronize() -> None:
-    """Wait for the GPU."""
+    """Wait until the GPU, if there is one, has finished all work."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
 
 def median_seconds(jobs: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]:
-    """Median seconds of each job. They take turns, after two rounds to warm up.
+    """Median seconds of each job, after two warm-up rounds.
 
-    So a slow moment of the machine falls on all alike; only ratios within one run mean anything.
+    The jobs take turns, so that changes in the machine's speed affect all of them alike. Compare
+    only ratios within one run.
     """
     times = {key: [] for key in jobs}
     for _ in range(rounds + 2):
@@ -102,12 +103,12 @@ def median_seconds(jobs: dict[str, Callable[[], None]], rounds: int) -> dict[str
 
 
 def gpu_seconds(job: Callable[[], None]) -> float:
-    """Seconds that the GPU computes in a call of ``job``, which must have been called before."""
+    """Seconds that the GPU is busy during a call of ``job``, which must have been called before."""
     synchronize()
-    with profile(activities=[ProfilerActivity.CUDA]) as found:
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
         job()
         synchronize()
-    events = found.key_averages()
+    events = profiler.key_averages()
     on_gpu = [event for event in events if event.device_type == DeviceType.CUDA]
     return sum(event.self_device_time_total for event in on_gpu) / 1e6
 
@@ -115,36 +116,37 @@ def gpu_seconds(job: Callable[[], None]) -> float:
 def ceiling(
     shapes: list[tuple[int, int, int]], device: str, dtype=torch.float32, rounds: int = 7
 ) -> float:
-    """Floating-point operations per second of the fastest of some products.
+    """Floating-point operations per second of the fastest of several matrix products.
+
+    Each product is computed by torch and by the layers' :func:`linear`, which rounds the factors to
+    bfloat16 if the float32 matmul precision allows it.
 
     Args:
-        shapes: rows, inner dimension and columns of each.
+        shapes: rows, inner dimension and columns of each product.
         device, dtype: of the factors.
-        rounds: of which the median counts.
-
-    Each is computed by torch and as the layers do, in bfloat16 inside where precision allows it.
+        rounds: number of measurements, of which the median counts.
     """
-    jobs, work = {}, {}
+    jobs, flops = {}, {}
     for rows, inner, columns in shapes:
         a, b = torch.randn(rows, inner), torch.randn(columns, inner)
         a, b = (t.to(device, dtype) for t in (a, b))
         for name, product in (("torch", F.linear), ("layers", linear)):
             key = f"{name} {rows} x {inner} x {columns}"
             jobs[key] = partial(product, a, b)
-            work[key] = 2 * rows * inner * columns
+            flops[key] = 2 * rows * inner * columns
     seconds = median_seconds(jobs, rounds)
-    return max(work[key] / seconds[key] for key in jobs)
+    return max(flops[key] / seconds[key] for key in jobs)
 
 
 def positive(text: str) -> int:
-    """A number of threads or rounds, for argparse."""
+    """A positive integer, for argparse."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is no number of at least 1")
     return int(text)
 
 
 def plots_folder(text: str) -> Path:
-    """A folder, made if need be before anything is measured, for argparse."""
+    """A folder, created if missing before anything is measured, for argparse."""
     try:
         Path(text).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -153,7 +155,7 @@ def plots_folder(text: str) -> Path:
 
 
 def names_of(known) -> Callable[[str], list[str]]:
-    """Comma-separated names, each of them ``known``, for argparse."""
+    """A type for argparse: comma-separated names, each of them in ``known``."""
 
     def names(text: str) -> list[str]:
         for name in text.split(","):
@@ -170,5 +172,5 @@ def table(columns: list[str], rows: list[list[str]]) -> str:
 
 
 def row(cells: list[str]) -> str:
-    """A line of a Markdown table."""
+    """A row of a Markdown table."""
     return f"| {' | '.join(cells)} |\n"

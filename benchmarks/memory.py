@@ -1,10 +1,10 @@
-"""Peak memory of ``fairseq-train``, beside fairseq's ``lstm`` of equal sizes.
+"""Peak memory of ``fairseq-train`` and of layers, compared with fairseq's and torch's LSTM.
 
     python benchmarks/memory.py [DATA_BIN] [--archs cas_lstm_iwslt,…]
 
-Each model is trained for a few updates in a process of its own, whose largest resident set counts;
-from it is subtracted that of a process that only imports the same. fairseq's ``lstm`` is trained
-without this plugin, which has all programs keep freed memory. Prints a Markdown table.
+Each model trains for a few updates in a process of its own. The peak resident set size counts, less
+that of a process that only imports the same packages. fairseq's ``lstm`` trains without this
+plugin, which makes all programs keep freed memory. Prints Markdown tables.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fairseq_casrnn import layers
 
 
 def peak(*command: str) -> float:
-    """Megabytes of the largest resident set of a Python process; its exit must be 0."""
+    """Peak resident set size of a Python process in MB. Raises SystemExit if the process fails."""
     with open(os.devnull, "w") as nowhere:
         redirect = [(os.POSIX_SPAWN_DUP2, nowhere.fileno(), 1)]
         process = os.posix_spawn(
@@ -38,7 +38,7 @@ def peak(*command: str) -> float:
 
 
 def layer(name: str) -> None:
-    """A few trainings of two layers, which are all that this process does."""
+    """Train two layers for a few steps; runs in a process of its own."""
     size, batch, steps, _ = SETTINGS["650"]
     model = (
         nn.LSTM(size, size, DEPTH) if name == "nn.LSTM" else layers.build(name, size, size, DEPTH)
@@ -49,7 +49,7 @@ def layer(name: str) -> None:
 
 
 def layers_table(idle: float) -> str:
-    """Megabytes of each layer's training above the ``idle`` of a process without a layer."""
+    """The table of each layer's peak memory above ``idle``, that of a process without a layer."""
     megabytes = {name: peak(__file__, "--layer", name) for name in ["nn.LSTM", *CELLS.split(",")]}
     theirs = megabytes["nn.LSTM"] - idle
     rows = [
@@ -61,7 +61,7 @@ def layers_table(idle: float) -> str:
 
 
 def contenders(archs: list[str]) -> dict[str, list[str]]:
-    """Options of training by what stands in the table: with fairseq's criterion, and ours."""
+    """Training options by the model's name in the table, with fairseq's criterion and with ours."""
     found = {PEER: [f"--arch={PEER}", *PEER_SIZES, *FAIRSEQS]}
     for arch in archs:
         ours = [f"--user-dir={USER_DIR}", f"--arch={arch}"]
@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("--archs", default="stacked_lstm_iwslt,cas_lstm_iwslt")
     parser.add_argument("--updates", type=machine.positive, default=30)
     parser.add_argument("--max-tokens", type=machine.positive, default=4000)
-    parser.add_argument("--layer", help="only train this layer; what the others call")
+    parser.add_argument("--layer", help="only train this layer; the script calls itself with it")
     args = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     if args.layer:

@@ -1,8 +1,8 @@
-"""What :mod:`agreement` checks: layer, decoder, beam search, sentence-state LSTM, loss.
+"""The computations that :mod:`agreement` checks: layers, decoder, beam search, loss and others.
 
-Each function ``(case, H, B, T, device, dtype)`` draws inputs and parameters, rounded to ``dtype``,
-and gives a function of an engine's name, which computes outputs and all gradients, by name;
-``reference`` does so in float64. It gives None where the engine has no such kernel.
+Each function ``(case, H, B, T, device, dtype)`` draws random inputs and parameters, rounded to
+``dtype``, and returns a function that takes the name of an engine and returns its outputs and all
+gradients by name, or None if the engine has no such kernel. ``reference`` computes in float64.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CASES = {
     "stacked_gru": ("stacked_gru", {}),
     "second_order_lstm": ("second_order_lstm", {"num_cells": 2}),
 }
-"""Names of cells and their options."""
+"""The family and the options of each case."""
 DEPTH = 2
 STEPS = 4  # of the sentence-state LSTM
 WORDS, PAD, SMOOTHING = 1003, 1, 0.1
@@ -40,7 +40,7 @@ Problem = Callable[[str], dict[str, Tensor] | None]
 
 
 def stack_of(case: str, input_size: int, size: int, device: str, dtype: torch.dtype):
-    """A stack whose biases, peepholes and λ are random, too: at 0 they would hide mistakes."""
+    """A stack with random biases, peepholes and λ, since errors would not show if they were 0."""
     name, settings = CASES[case]
     options = SimpleNamespace(**settings)
     stack = layers.build(name, input_size, size, DEPTH, options=options).to(device)
@@ -52,14 +52,14 @@ def stack_of(case: str, input_size: int, size: int, device: str, dtype: torch.dt
 
 
 def lengths_of(batch: int, steps: int, device: str) -> Tensor:
-    """Unequal ones, in no order, the longest among them."""
+    """Unequal, unsorted lengths ``(B,)``, of which at least one is ``steps``."""
     lengths = 1 + 7 * torch.arange(batch) % steps
     lengths[batch // 2] = steps
     return lengths.to(device)
 
 
 def gradients(outputs: dict[str, Tensor], leaves: dict[str, Tensor]) -> dict[str, Tensor]:
-    """``outputs`` and the gradients of ``leaves``, for random gradients of the outputs."""
+    """``outputs`` and the gradients of ``leaves``, given random gradients of the outputs."""
     generator = torch.Generator().manual_seed(2)
     grads = [torch.randn(t.shape, generator=generator).to(t) for t in outputs.values()]
     found = torch.autograd.grad(list(outputs.values()), list(leaves.values()), grads)
@@ -67,14 +67,14 @@ def gradients(outputs: dict[str, Tensor], leaves: dict[str, Tensor]) -> dict[str
 
 
 def copy_for(engine: str, module: nn.Module) -> nn.Module:
-    """``module`` on ``engine``; in float64 for the reference."""
+    """A copy of ``module`` that runs on ``engine``, in float64 for the reference."""
     module = copy.deepcopy(module)
     module.engine = engine
     return module.double() if engine == "reference" else module
 
 
 def leaf(tensor: Tensor, engine: str) -> Tensor:
-    """A copy that has a gradient; in float64 for the reference."""
+    """A copy that requires a gradient, in float64 for the reference."""
     tensor = tensor.double() if engine == "reference" else tensor.clone()
     return tensor.requires_grad_()
 
@@ -99,17 +99,17 @@ def decoder(case: str, size: int, batch: int, steps: int, device: str, dtype) ->
     """Two layers with attention to a source, input feeding and dropout."""
     stack, tensors, fixed = decoding_inputs(case, size, batch, steps, device, dtype)
 
-    def dropped(*shape):
+    def dropout_mask(*shape):
         return ((torch.rand(shape) > 0.3) / 0.7).to(device, dtype)
 
-    drops = dropped(DEPTH - 1, steps, batch, size), dropped(steps, batch, size)
+    drops = dropout_mask(DEPTH - 1, steps, batch, size), dropout_mask(steps, batch, size)
 
     def compute(engine):
         module = copy_for(engine, stack)
         leaves = {name: leaf(tensor, engine) for name, tensor in tensors.items()}
-        layer, out = (drop.to(leaves["embedded"].dtype) for drop in drops)
-        given = {"c0": None, **leaves, **fixed, "drop_layers": layer, "drop_out": out}
-        out, alpha = decoding.run(engine, DecoderInputs(parts_of(module), **given))
+        drop_layers, drop_out = (drop.to(leaves["embedded"].dtype) for drop in drops)
+        inputs = {"c0": None, **leaves, **fixed, "drop_layers": drop_layers, "drop_out": drop_out}
+        out, alpha = decoding.run(engine, DecoderInputs(parts_of(module), **inputs))
         named = {**leaves, **dict(module.named_parameters())}
         return gradients({"output": out, "attention": alpha}, named)
 
@@ -117,10 +117,10 @@ def decoder(case: str, size: int, batch: int, steps: int, device: str, dtype) ->
 
 
 def beam(case: str, size: int, batch: int, steps: int, device: str, dtype) -> Problem:
-    """The same step by step, each step continuing random rows of the one before; the last step."""
+    """The last of several decoder steps, before each of which the rows are reordered at random."""
     stack, tensors, fixed = decoding_inputs(case, size, batch, steps, device, dtype)
     orders = [torch.randint(batch, (batch,)) for _ in range(steps - 1)]
-    lines = [torch.arange(batch)]  # the rows that the last step's rows come from, at every step
+    lines = [torch.arange(batch)]  # at each step, the rows that the last step's rows continue
     for order in reversed(orders):
         lines.insert(0, order[lines[0]])
     lines = torch.stack(lines).to(device)
@@ -128,23 +128,23 @@ def beam(case: str, size: int, batch: int, steps: int, device: str, dtype) -> Pr
     @torch.no_grad()
     def compute(engine):
         parts = parts_of(copy_for(engine, stack))
-        given = {name: leaf(tensor, engine) for name, tensor in tensors.items()}
-        given = {"c0": None, **given, **fixed}
+        inputs = {name: leaf(tensor, engine) for name, tensor in tensors.items()}
+        inputs = {"c0": None, **inputs, **fixed}
         if engine == "reference":
-            rows = {"embedded": given["embedded"].gather(1, along(lines, given["embedded"]))}
-            rows |= {name: given[name][lines[0]] for name in ("keys", "values", "mask")}
-            rows |= {name: given[name][:, lines[0]] for name in ("h0", "c0") if name in tensors}
+            rows = {"embedded": inputs["embedded"].gather(1, along(lines, inputs["embedded"]))}
+            rows |= {name: inputs[name][lines[0]] for name in ("keys", "values", "mask")}
+            rows |= {name: inputs[name][:, lines[0]] for name in ("h0", "c0") if name in tensors}
             out, alpha = (
-                found[-1] for found in run_reference(DecoderInputs(parts, **given | rows))
+                result[-1] for result in run_reference(DecoderInputs(parts, **inputs | rows))
             )
         else:
-            searched = decoding.steps(engine, DecoderInputs(parts, **given), None, input_feed=True)
-            if searched is None:
+            search = decoding.steps(engine, DecoderInputs(parts, **inputs), None, input_feed=True)
+            if search is None:
                 return None
-            for embedded, order in zip(given["embedded"], [*orders, None], strict=True):
-                out, alpha = searched.step(embedded)
+            for embedded, order in zip(inputs["embedded"], [*orders, None], strict=True):
+                out, alpha = search.step(embedded)
                 if order is not None:
-                    searched.reorder(order.to(device))
+                    search.reorder(order.to(device))
         return {"output": out.clone(), "attention": alpha}
 
     return compute
@@ -156,7 +156,7 @@ def along(rows: Tensor, tensor: Tensor) -> Tensor:
 
 
 def decoding_inputs(case: str, size: int, batch: int, steps: int, device: str, dtype):
-    """A stack, what has gradients and what has none, for a decoder without dropout."""
+    """A stack, and by name the inputs with and without gradients, of a decoder without dropout."""
     stack = stack_of(case, 2 * size, size, device, dtype)
     source = steps + 2
 
@@ -176,7 +176,7 @@ def decoding_inputs(case: str, size: int, batch: int, steps: int, device: str, d
 
 
 def parts_of(module: nn.Module) -> list[DecoderLayer]:
-    """A stack's layers as the decoder's loop takes them."""
+    """A stack's layers as :class:`DecoderInputs` takes them."""
     parts = []
     for k, cell in enumerate(module.cells):
         *weights, params = module.layer_parameters(k)
@@ -200,7 +200,7 @@ def sentence_state(case: str, size: int, batch: int, steps: int, device: str, dt
 
 
 def loss(case: str, size: int, batch: int, steps: int, device: str, dtype) -> Problem:
-    """The cross entropy over a vocabulary, labels smoothed, a third of them padding."""
+    """Cross entropy over a vocabulary with label smoothing; a third of the targets is padding."""
     tensors = {"x": torch.randn(steps, batch, size), "weight": torch.randn(WORDS, size) / 9}
     tensors |= {"bias": torch.randn(WORDS)}
     tensors = {name: tensor.to(device, dtype) for name, tensor in tensors.items()}
@@ -229,10 +229,10 @@ def loss(case: str, size: int, batch: int, steps: int, device: str, dtype) -> Pr
 
 
 def choice(case: str, size: int, batch: int, steps: int, device: str, dtype) -> Problem:
-    """What goes on of a beam search's candidates."""
+    """The choice of the candidates that a beam search continues."""
     eos, shape = 2, (batch, 2 * steps)
-    found = -torch.rand(shape).sort(1).values.to(device)
-    found[:, 1::5] = -torch.inf
+    scores = -torch.rand(shape).sort(1).values.to(device)
+    scores[:, 1::5] = -torch.inf
     words, beams = torch.randint(1, 5, shape, device=device), torch.randint(steps, shape).to(device)
     ignored = torch.rand(batch, steps, device=device) < 0.3
     collected = torch.randint(steps, (batch,), device=device)
@@ -246,9 +246,9 @@ def choice(case: str, size: int, batch: int, steps: int, device: str, dtype) -> 
             from fairseq_casrnn.recurrence.triton.beam import choose
         elif engine != "reference":
             return None
-        made = choose(found, words, beams, ignored, collected, eos)
-        # None is infinite then, or of norm 0.
-        made = [10 + tensor.double().nan_to_num(neginf=-9.0) for tensor in made]
-        return dict(zip(names, made, strict=True))
+        results = choose(scores, words, beams, ignored, collected, eos)
+        # Make all values finite and norms nonzero, so that relative errors are defined.
+        results = [10 + tensor.double().nan_to_num(neginf=-9.0) for tensor in results]
+        return dict(zip(names, results, strict=True))
 
     return compute

@@ -1,10 +1,10 @@
-"""Speed of Adam's update of an embedding table most of whose words have not occurred for long.
+"""Speed of Adam on an embedding table most of whose words have not occurred for many updates.
 
     python benchmarks/rare_words.py
 
-Averages of these words' gradients are denormal numbers then. fairseq's adam and torch's, with such
-numbers kept, and flushed to zero as fairseq-train does with this plugin; one thread. Prints a
-Markdown table.
+The gradient averages of such words decay to denormal numbers, which are slow. Measures fairseq's
+Adam and torch's with denormals kept, and with denormals flushed to zero, as fairseq-train does with
+this plugin. It uses one thread and prints a Markdown table.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SETTINGS.tpu, SETTINGS.use_old_adam, SETTINGS.fp16_adam_stats = False, True, Fal
 
 
 def table_and_optimizer(name: str, size: tuple[int, int]):
-    """A table whose rare words have not occurred for long."""
+    """An embedding table and its optimizer, whose averages of rare words are denormal."""
     table = torch.nn.Parameter(0.1 * torch.randn(size))
     adam = OPTIMIZERS[name](SETTINGS, [table])
     table.grad = torch.zeros(size)
@@ -39,7 +39,7 @@ def table_and_optimizer(name: str, size: tuple[int, int]):
 
 
 def job(name: str, flushed: bool, size: tuple[int, int]):
-    """An update, with a table of its own."""
+    """A function that makes one update of a table of its own."""
     _, adam = table_and_optimizer(name, size)
 
     def update() -> None:
@@ -51,7 +51,7 @@ def job(name: str, flushed: bool, size: tuple[int, int]):
 
 
 def rows(size: tuple[int, int], rounds: int) -> list[list[str]]:
-    """For each optimizer: milliseconds of both, and their ratio."""
+    """A row per optimizer: milliseconds with denormals kept and flushed, and their ratio."""
     kinds = [(name, flushed) for name in OPTIMIZERS for flushed in (False, True)]
     seconds = machine.median_seconds({kind: job(*kind, size) for kind in kinds}, rounds)
     return [

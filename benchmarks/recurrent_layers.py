@@ -1,16 +1,16 @@
-"""Speed of the recurrent layers beside ``torch.nn.LSTM`` of the same sizes.
+"""Speed of the recurrent layers compared with ``torch.nn.LSTM`` of the same sizes.
 
     python benchmarks/recurrent_layers.py [--threads 1] [--cells cas_lstm,dg_lstm] [--engines cpp]
     python benchmarks/recurrent_layers.py --settings 256,1024 --engines triton --dtype bfloat16
 
-Prints Markdown tables: milliseconds, microseconds a step of one layer, tokens a second, the time
-over nn.LSTM's, the same per unit of arithmetic (five gates multiply more than four), and the share
-of the machine's own speed at products of matrices, measured just before; on a GPU, also the share
-of the time in which it computes. Engine ``reference`` is the plain loop over time that one writes
-by hand. Settings 12 and 24 show what a step costs.
+Prints Markdown tables with milliseconds, microseconds per step and layer, tokens per second, the
+ratio to nn.LSTM's time, that ratio per unit of arithmetic (five gates multiply more than four), and
+the share of the machine's matrix multiplication speed, which is measured first; on a GPU also the
+share of the time that it is busy. Engine ``reference`` is a plain Python loop over time. Settings
+12 and 24 show the overhead of a step.
 
-nn.LSTM concatenates its two directions after every layer, which is more to compute; beside
-bidirectional layers it is therefore built as two one-directional ones.
+nn.LSTM concatenates its directions after every layer, which means larger products. Bidirectional
+layers are therefore compared with two unidirectional nn.LSTMs.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ COLUMNS = ["layer", "ms", "µs a step", "tokens/s", *RATIOS]
 
 
 class Both(nn.Module):
-    """Two nn.LSTMs, one of which reads backwards; their outputs side by side."""
+    """Two nn.LSTMs, one of which reads the sequence reversed, with concatenated outputs."""
 
     def __init__(self, *sizes):
         super().__init__()
         self.stacks = nn.ModuleList([nn.LSTM(*sizes), nn.LSTM(*sizes)])
 
     def forward(self, x):
-        """``(T, B, 2H)`` in a tuple, as nn.LSTM's output stands in one."""
+        """A tuple whose first element is the output ``(T, B, 2H)``, as nn.LSTM returns it."""
         forth, back = self.stacks
         return (torch.cat([forth(x)[0], back(x.flip(0))[0].flip(0)], dim=-1),)
 
 
 def contenders(cells: list[str], engines: list[str], size: int, both: bool) -> dict[str, nn.Module]:
-    """nn.LSTM and every cell on every engine, by name; the plain loop only for the first cell."""
+    """nn.LSTM and all cells by name: the first cell on all engines, the others on the first one."""
     sizes = (size, size, DEPTH)
     models = {"nn.LSTM": Both(*sizes) if both else nn.LSTM(*sizes)}
     for cell in cells:
@@ -64,21 +64,21 @@ def contenders(cells: list[str], engines: list[str], size: int, both: bool) -> d
 
 
 def arithmetic(model: nn.Module) -> int:
-    """Multiplications of one token: every weight matrix's elements; of cells routed hard, one's."""
+    """Multiplications per token: all elements of weight matrices, or one cell's if routed hard."""
     weights = {name: p.numel() for name, p in model.named_parameters() if "weight" in name}
-    alone = not model.training and getattr(model, "engine", None) == "cpp"
-    alone = alone and weights["weight_hh_l0"] >= recurrence.cpp.ROUTED_WEIGHTS
-    return sum(weights.values()) // (getattr(model.options, "num_cells", 1) if alone else 1)
+    routed = not model.training and getattr(model, "engine", None) == "cpp"
+    routed = routed and weights["weight_hh_l0"] >= recurrence.cpp.ROUTED_WEIGHTS
+    return sum(weights.values()) // (getattr(model.options, "num_cells", 1) if routed else 1)
 
 
 def forward(model: nn.Module, x, grad) -> None:
-    """One inference."""
+    """One forward without gradients."""
     with torch.no_grad():
         model(x)
 
 
 def train(model: nn.Module, x, grad) -> None:
-    """One forward and backward, to the input and all parameters."""
+    """One forward and backward, with gradients of the input and all parameters."""
     for tensor in (x, *model.parameters()):
         tensor.grad = None
     model(x)[0].backward(grad)
@@ -100,7 +100,7 @@ def compare(
         model.to(device, dtype)
     x = torch.randn(steps, batch, size, device=device, dtype=dtype, requires_grad=True)
     grad = torch.randn(steps, batch, size * (1 + both), device=device, dtype=dtype)
-    # One step's product, a whole sequence's, and one that is as fast as they come.
+    # The products of one step and of a whole sequence, and a large one at about peak speed.
     shapes = [(batch, size, 4 * size), (steps * batch, size, 4 * size), (1024, 1024, 1024)]
     with torch.no_grad():
         ceiling = machine.ceiling(shapes, device, dtype)
@@ -126,22 +126,22 @@ def compare(
 
 
 def main() -> None:
-    """Run the settings asked for."""
+    """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     for option, number in (("--threads", 1), ("--rounds", 15)):
         parser.add_argument(option, type=machine.positive, default=number)
     names = machine.names_of
-    parser.add_argument("--cells", type=names(FAMILIES), default=CELLS, help="with commas between")
+    parser.add_argument("--cells", type=names(FAMILIES), default=CELLS, help="comma-separated")
     device = machine.device()
     engines, known = f"{recurrence.default(device)},reference", names(recurrence.installed(device))
-    parser.add_argument("--engines", type=known, default=engines, help="the first for all cells")
+    parser.add_argument("--engines", type=known, default=engines, help="the first runs all cells")
     parser.add_argument("--settings", type=names(SETTINGS), default="256,300bi,650")
     parser.add_argument("--precision", default="highest", choices=precision.TRAINING_CHOICES)
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch.set_float32_matmul_precision(args.precision)
-    # cuDNN's LSTM has a switch of its own, and it is on.
+    # cuDNN has a switch of its own, which is on by default.
     torch.backends.cudnn.allow_tf32 = args.precision != "highest"
     print(f"\n## Layers, {args.threads} threads, {args.dtype}, {args.precision} precision\n")
     print(machine.warn_if_busy(args.threads), end="")

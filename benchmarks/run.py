@@ -1,10 +1,10 @@
-"""Every benchmark, on the CPU, into ``benchmarks/results/<machine>/README.md``: ``make bench``.
+"""Run all CPU benchmarks and write ``benchmarks/results/<machine>/README.md``: ``make bench``.
 
     python benchmarks/run.py [--quick] [DATA_BIN]
 
-Three quarters of an hour on two idle cores, with --quick, which repeats less, a third of it.
-Without DATA_BIN (a data-bin of a translation recipe) the translation models run on random
-sentences. A GPU is not used: ``gpu.py`` measures that.
+It takes 45 minutes on two idle cores, or 15 with --quick, which repeats less. Without DATA_BIN (a
+data-bin of a translation recipe), the translation models run on random sentences. It uses no GPU;
+``gpu.py`` measures that.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ QUICK = {
 
 
 class Report:
-    """What the scripts print, kept beside ``path`` until it is whole."""
+    """Collects the scripts' output in a draft, which replaces ``path`` when it is complete."""
 
     def __init__(self, path: Path, quick: bool):
         self.path, self.quick = path, quick
@@ -49,7 +49,7 @@ class Report:
         )
 
     def measure(self, script: str, *options: str, then: str = "") -> None:
-        """Add what the script prints, and ``then``; its messages go through."""
+        """Run a script and add its output, followed by ``then``; its standard error is shown."""
         options = (*options, *(QUICK[script] if self.quick else ()))
         print("$ python", *(f"benchmarks/{script}.py", *options), flush=True)
         command = [sys.executable, str(HERE / f"{script}.py"), *options]
@@ -64,7 +64,7 @@ class Report:
             )
 
     def finish(self) -> None:
-        """The report is whole."""
+        """Replace the previous report."""
         self.draft.replace(self.path)
         print(f"written to {self.path}")
 
@@ -75,7 +75,7 @@ def main() -> None:
     parser.add_argument("data", nargs="*", help="data-bin of a translation recipe")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
     args = parser.parse_args()
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # here, and in what is started
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # in this process and in the scripts
     report = Report(machine.folder() / "README.md", args.quick)
     data, measure = args.data[:1], report.measure
     threads = ["1"] if (os.cpu_count() or 1) < 2 else ["1", "2"]

@@ -1,8 +1,8 @@
-"""How the cost of a training step grows with T, B, H, L and S: a table, and log-log curves.
+"""Time of a training step by T, B, H, L and S, as tables and log-log curves.
 
     python benchmarks/scaling.py [--threads 1] [--out DIR]
 
-One size at a time is doubled, the others stay at those of BASE. Writes DIR/scaling.png.
+One size varies at a time, while the others are those of BASE. Writes DIR/scaling.png.
 """
 
 from __future__ import annotations
@@ -31,37 +31,36 @@ VALUES = {
 
 
 def models(sizes: dict, device: str) -> dict[str, nn.Module]:
-    """nn.LSTM, CAS and second-order LSTM of these sizes."""
+    """nn.LSTM, CAS-LSTM and second-order LSTM of these sizes."""
     shape = (sizes["H"], sizes["H"], sizes["L"])
-    made = {
+    by_name = {
         "nn.LSTM": nn.LSTM(*shape),
         "cas_lstm": layers.CASLSTM(*shape),
         "second_order_lstm": layers.SecondOrderLSTM(*shape, num_cells=sizes["S"]),
     }
-    return {name: model.to(device) for name, model in made.items()}
+    return {name: model.to(device) for name, model in by_name.items()}
 
 
 def milliseconds(axis: str, rounds: int, device: str) -> dict[str, list[float]]:
-    """Of each model, at each of the axis's values."""
+    """Milliseconds of each model at each value of the axis."""
     curves: dict[str, list[float]] = {}
     for value in VALUES[axis]:
         sizes = {**BASE, axis: value}
         shape = (sizes["T"], sizes["B"], sizes["H"])
         x = torch.randn(*shape, device=device, requires_grad=True)
-        made = models(sizes, device)
-        if axis == "S":  # nothing else has cells to mix
-            made = {"second_order_lstm": made["second_order_lstm"]}
-        jobs = {name: partial(train, m, x, torch.ones_like(x)) for name, m in made.items()}
+        measured = models(sizes, device)
+        if axis == "S":  # the other models are not mixtures
+            measured = {"second_order_lstm": measured["second_order_lstm"]}
+        jobs = {name: partial(train, m, x, torch.ones_like(x)) for name, m in measured.items()}
         for name, seconds in machine.median_seconds(jobs, rounds).items():
             curves.setdefault(name, []).append(1e3 * seconds)
     return curves
 
 
 def draw(panels: dict[str, tuple], path: Path, title: str) -> None:
-    """One panel an axis, both scales logarithmic.
+    """Draw one log-log panel per axis; without matplotlib, only print a message.
 
-    ``panels`` holds for each axis its values and the curves over them, by name. Without matplotlib
-    there is only a message.
+    ``panels`` has, by axis, its values and the curves over them by name.
     """
     try:
         import matplotlib

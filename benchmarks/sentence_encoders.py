@@ -1,12 +1,12 @@
-"""Speed of sentence encoders' bodies against sentence length: a table and log-log curves.
+"""Speed of the layers of sentence encoders by sentence length, as a table and log-log curves.
 
     python benchmarks/sentence_encoders.py [--threads 2] [--steps 9] [--mixed] [--out DIR]
 
-The sentence-state LSTM computes all words of a step at once, a BiLSTM one after another; but each
-of its steps multiplies about half as much as the whole two-layer BiLSTM of equal size. Beside
-torch's BiLSTM stands this package's, of the same sizes. With --mixed, lengths are uniform between 1
-and the one in the table, padding of which torch computes, too. Writes DIR/sentence_lengths.png, or
-sentence_lengths_mixed.png.
+A step of the sentence-state LSTM computes all words at once, but takes about half as many
+multiplications as a whole two-layer BiLSTM of equal size, which computes one word after another.
+Compares it with torch's BiLSTM and this package's. With --mixed, lengths are uniform between 1 and
+the one in the table, and torch computes the padding, too. Writes DIR/sentence_lengths.png or
+DIR/sentence_lengths_mixed.png.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LENGTHS = (5, 10, 20, 40, 80)
 
 
 def models(size: int, steps: int) -> dict[str, nn.Module]:
-    """The encoders that are compared, by name."""
+    """The layers to compare, by name."""
     both = {"num_layers": 2, "bidirectional": True}
     return {
         "2-layer BiLSTM (nn.LSTM)": Padded(size, size, **both),
@@ -39,10 +39,10 @@ def models(size: int, steps: int) -> dict[str, nn.Module]:
 
 
 def milliseconds(args, device: str) -> tuple[dict[str, list[float]], list[str]]:
-    """Of a training step of each model, at each length, and the padding of each where mixed."""
+    """Milliseconds of a training step by model and length; with --mixed, the share of padding."""
     curves: dict[str, list[float]] = {}
     padding: list[str] = []
-    made = {name: m.to(device) for name, m in models(args.hidden_size, args.steps).items()}
+    by_name = {name: m.to(device) for name, m in models(args.hidden_size, args.steps).items()}
     for length in LENGTHS:
         x = torch.randn(
             length, args.batch_size, args.hidden_size, device=device, requires_grad=True
@@ -53,7 +53,7 @@ def milliseconds(args, device: str) -> tuple[dict[str, list[float]], list[str]]:
             lengths[0] = length
             padding.append(f"{1 - lengths.double().mean().item() / length:.0%}")
         jobs = {}
-        for name, model in made.items():
+        for name, model in by_name.items():
             with torch.no_grad():
                 grad = torch.ones_like(model(x, lengths=lengths)[0])
             jobs[name] = partial(train, model, x, lengths, grad)
@@ -73,7 +73,7 @@ def main() -> None:
         "--steps", type=machine.positive, default=9, help="of the sentence-state LSTM"
     )
     parser.add_argument("--precision", default="highest", choices=precision.TRAINING_CHOICES)
-    parser.add_argument("--mixed", action="store_true", help="sentences of lengths up to that")
+    parser.add_argument("--mixed", action="store_true", help="sentences of unequal lengths")
     parser.add_argument(
         "--out", type=machine.plots_folder, help="folder of the plot (default: this machine's)"
     )
@@ -83,9 +83,9 @@ def main() -> None:
     torch.set_float32_matmul_precision(args.precision)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(1)
-    how = f"{args.threads} threads, {args.precision} precision{', mixed' * args.mixed}"
+    options = f"{args.threads} threads, {args.precision} precision{', mixed' * args.mixed}"
     sizes = f"B {args.batch_size}, H {args.hidden_size}"
-    print(f"\n## Sentence encoders, {how}: ms of a training step by sentence length; {sizes}\n")
+    print(f"\n## Sentence encoders, {options}: ms of a training step by sentence length; {sizes}\n")
     print(machine.warn_if_busy(args.threads), end="")
     curves, padding = milliseconds(args, device)
     rows = [[name, *(f"{ms:.1f}" for ms in values)] for name, values in curves.items()]
@@ -93,7 +93,7 @@ def main() -> None:
         rows.insert(0, ["padding", *padding])
     print(machine.table(["length", *map(str, LENGTHS)], rows))
     path = (args.out or machine.folder()) / f"sentence_lengths{'_mixed' * args.mixed}.png"
-    draw({"sentence length": (LENGTHS, curves)}, path, f"{machine.name()}, {how}; {sizes}")
+    draw({"sentence length": (LENGTHS, curves)}, path, f"{machine.name()}, {options}; {sizes}")
 
 
 if __name__ == "__main__":

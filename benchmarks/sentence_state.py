@@ -1,10 +1,10 @@
-"""Words a second in training of the sentence-state LSTM beside torch's two-layer BiLSTM.
+"""Training speed of the sentence-state LSTM compared with torch's two-layer BiLSTM.
 
     python benchmarks/sentence_state.py [--lengths 40,80] [--dtype float32] [--precision high]
 
-Both have the same size; on a GPU torch's is cuDNN's. All sentences of a batch have the same length.
-Before anything is timed, each engine's results and gradients are compared with those of
-``reference`` in float64, and the program ends if they are too far away.
+Both have the same hidden size; on a GPU torch uses cuDNN. All sentences of a batch have the same
+length. Each engine's results and gradients are first compared with those of ``reference`` in
+float64, and the program ends if an error is too large.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fairseq_casrnn.layers import SentenceStateLSTM
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 LIMITS = {"float32": 1e-5, "bfloat16": 0.03, "float16": 0.005}
 ROUNDED = 0.01
-"""The limit for float32 where factors may be rounded."""
+"""The limit for float32 if products may round their factors."""
 
 
 def error(layer: SentenceStateLSTM, x: Tensor, grad: Tensor) -> float:
@@ -80,7 +80,7 @@ def compare(args, length: int) -> str:
 
 
 def numbers(text: str) -> list[int]:
-    """Numbers of words, for argparse."""
+    """Comma-separated sentence lengths, for argparse."""
     return [machine.positive(number) for number in text.split(",")]
 
 
@@ -93,11 +93,11 @@ def main() -> None:
         ("--steps", 9),
     ):
         parser.add_argument(option, type=machine.positive, default=number)
-    parser.add_argument("--lengths", type=numbers, default="40,80", help="with commas between")
+    parser.add_argument("--lengths", type=numbers, default="40,80", help="comma-separated")
     parser.add_argument("--device", default=found, choices=["cpu", "cuda"])
     parser.add_argument("--dtype", default="float32", choices=DTYPES)
     parser.add_argument("--precision", default="highest", choices=precision.TRAINING_CHOICES)
-    parser.add_argument("--engines", help="with commas between")
+    parser.add_argument("--engines", help="comma-separated")
     args = parser.parse_args()
     if args.engines is None:
         args.engines = "triton,eager" if args.device == "cuda" else recurrence.default()

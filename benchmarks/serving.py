@@ -1,11 +1,11 @@
-"""Requests a second of ``casrnn serve``, with many clients at a time on loopback.
+"""Load test of ``casrnn serve``: requests per second from many concurrent clients on loopback.
 
     python benchmarks/serving.py RUN [--clients 200] [--requests 4000] [--text "a lovely film"]
 
-Starts the server with the model of RUN, and sends it one request after the other from each client
-over a connection that stays open. One in twenty is bad on purpose: it must get a 4xx. Ends with
-status 1 where a request is lost, a good one is refused or an answer is a 5xx. Server and clients
-share the machine.
+Starts the server with the model of RUN. Each client sends its requests one after another over a
+persistent connection. Every twentieth request is deliberately invalid and must get a 4xx response.
+The exit status is 1 if a request is lost, a valid one is refused, or the server responds with a
+5xx. Server and clients share the machine.
 """
 
 from __future__ import annotations
@@ -23,16 +23,22 @@ from concurrent.futures import ThreadPoolExecutor
 
 import machine
 
-BAD = (b"{", b'{"text": 1}', b'{"text": "caf\xe9"}', b"[" * 5000, b'{"text": "%s"}' % (b"a" * 9000))
+INVALID = (
+    b"{",
+    b'{"text": 1}',
+    b'{"text": "caf\xe9"}',
+    b"[" * 5000,
+    b'{"text": "%s"}' % (b"a" * 9000),
+)
 EVERY = 20
 
 
 def client(netloc: str, body: bytes, count: int, which: int) -> list[tuple[int, float, bool]]:
-    """Status (0: no answer), seconds and whether it was a good one, of ``count`` requests."""
+    """Send ``count`` requests: status (0: no response), seconds, and whether each was valid."""
     connection, found = http.client.HTTPConnection(netloc, timeout=60), []
     for number in range(count):
-        good = number % EVERY != EVERY - 1
-        content = body if good else BAD[(number // EVERY + which) % len(BAD)]
+        valid = number % EVERY != EVERY - 1
+        content = body if valid else INVALID[(number // EVERY + which) % len(INVALID)]
         start = time.perf_counter()
         try:
             headers = {"Content-Type": "application/json"}
@@ -43,13 +49,13 @@ def client(netloc: str, body: bytes, count: int, which: int) -> list[tuple[int, 
         except (OSError, http.client.HTTPException):
             connection.close()
             status = 0
-        found.append((status, time.perf_counter() - start, good))
+        found.append((status, time.perf_counter() - start, valid))
     connection.close()
     return found
 
 
 def measure(netloc: str, body: bytes, clients: int, requests: int) -> bool:
-    """Print what ``clients`` together measure. Returns whether nothing was lost or refused."""
+    """Print the results of ``clients`` clients; return whether all responses were as expected."""
     each = -(-requests // clients)
     with ThreadPoolExecutor(clients) as pool:
         start = time.perf_counter()
@@ -59,14 +65,14 @@ def measure(netloc: str, body: bytes, clients: int, requests: int) -> bool:
             for row in found
         ]
         seconds = time.perf_counter() - start
-    times = sorted(1000 * took for _, took, good in rows if good)
+    times = sorted(1000 * took for _, took, valid in rows if valid)
     cuts = statistics.quantiles(times, n=100)
     statuses = dict(sorted(Counter(status for status, _, _ in rows).items()))
     print(
         f"{clients} clients: {len(rows) / seconds:.0f} requests/s, milliseconds: median "
         f"{cuts[49]:.1f}, 95 % {cuts[94]:.1f}, 99 % {cuts[98]:.1f}; answers by status: {statuses}"
     )
-    return all(status == 200 if good else 400 <= status < 500 for status, _, good in rows)
+    return all(status == 200 if valid else 400 <= status < 500 for status, _, valid in rows)
 
 
 def main() -> int:
@@ -86,7 +92,7 @@ def main() -> int:
         try:
             address = re.search(r"http://([^/]+)/", server.stdout.readline())
             if address is None:
-                return 1  # it has said why
+                return 1  # the server has printed the reason
             done = [
                 measure(address[1], json.dumps(body).encode(), clients, args.requests)
                 for clients in sorted({1, args.clients})

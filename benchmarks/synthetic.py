@@ -1,4 +1,4 @@
-"""Random data of real corpora's sizes, binarised for fairseq.
+"""Random data with the sizes of real corpora, binarised for fairseq.
 
 python benchmarks/synthetic.py FOLDER      # prints the data-bin of random sentence pairs
 """
@@ -15,11 +15,11 @@ from fairseq import options
 WORDS = {"de": 7068, "en": 5204}
 """Sizes of Multi30k's vocabularies; a dictionary adds four symbols."""
 TEXT_WORDS = 33274
-"""Likewise of WikiText-2's."""
+"""The size of WikiText-2's vocabulary, without those symbols."""
 
 
 def zipf(count: int) -> tuple[list[str], list[float]]:
-    """``count`` words and their weights."""
+    """``count`` words and their weights, which follow Zipf's law."""
     return [f"w{number}" for number in range(count)], [1 / (rank + 3) for rank in range(count)]
 
 
@@ -29,7 +29,7 @@ def write_dictionary(path: Path, words: list[str]) -> None:
 
 
 def preprocess(*arguments: str) -> None:
-    """fairseq-preprocess in this process; what it prints goes to standard error."""
+    """Run fairseq-preprocess in this process, with its output on standard error."""
     out, sys.stdout = sys.stdout, sys.stderr
     try:
         parser = options.get_preprocessing_parser()
@@ -39,9 +39,9 @@ def preprocess(*arguments: str) -> None:
 
 
 def write(folder: str, sentences: int = 4000, seed: int = 1) -> str:
-    """Sentence pairs of Multi30k's lengths: the path of a data-bin in ``folder``.
+    """Write sentence pairs with Multi30k's lengths; return the path of a data-bin in ``folder``.
 
-    A tenth of the training set is the one for validation, too.
+    The validation set is the first tenth of the training set.
     """
     rng, root = random.Random(seed), Path(folder)
     lengths = [max(4, round(rng.gauss(14, 4))) for _ in range(sentences)]
@@ -49,8 +49,8 @@ def write(folder: str, sentences: int = 4000, seed: int = 1) -> str:
         words, weights = zipf(count)
         lines = [" ".join(rng.choices(words, weights, k=length)) for length in lengths]
         (root / f"train.{language}").write_text("".join(line + "\n" for line in lines))
-        few = "".join(line + "\n" for line in lines[: sentences // 10])
-        (root / f"valid.{language}").write_text(few)
+        first_tenth = "".join(line + "\n" for line in lines[: sentences // 10])
+        (root / f"valid.{language}").write_text(first_tenth)
         write_dictionary(root / f"dict.{language}.txt", words)
     preprocess(
         *("--source-lang=de", "--target-lang=en", f"--destdir={root / 'bin'}"),
@@ -61,7 +61,7 @@ def write(folder: str, sentences: int = 4000, seed: int = 1) -> str:
 
 
 def write_text(folder: str, tokens: int, seed: int = 1) -> str:
-    """A text of about ``tokens`` words in lines of 25: the path of a data-bin in ``folder``."""
+    """Write about ``tokens`` tokens, 25 per line; return the path of a data-bin in ``folder``."""
     rng, root = random.Random(seed), Path(folder)
     words, weights = zipf(TEXT_WORDS)
     lines = [" ".join(rng.choices(words, weights, k=24)) + "\n" for _ in range(tokens // 25 + 1)]

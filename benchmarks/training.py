@@ -1,4 +1,4 @@
-"""fairseq's trainer in this process, as ``fairseq-train`` would build it, for the benchmarks."""
+"""Build and run fairseq's trainer in this process, as ``fairseq-train`` does, for benchmarks."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import fairseq_casrnn
 fairseq_casrnn.register()
 
 DTYPES = {"float32": [], "fp16": ["--fp16"]}
-"""fairseq's options by what stands in the tables; its ``--bf16`` is for TPUs alone."""
+"""fairseq's options by dtype; its ``--bf16`` works on TPUs only."""
 
 
 def build(argv: list[str], dtype: str = "float32"):
-    """A task and a trainer for a command line ``argv``; on a GPU where there is one."""
+    """The task and the trainer of a command line ``argv``, on a GPU if there is one."""
     argv = [*argv, *DTYPES[dtype]]
     argv += [] if torch.cuda.is_available() else ["--cpu"]
     args = options.parse_args_and_arch(options.get_training_parser(), argv)
@@ -33,7 +33,7 @@ def build(argv: list[str], dtype: str = "float32"):
 
 
 def batches(task, trainer, count: int) -> list:
-    """The first ``count`` training batches, shuffled; some again where there are fewer."""
+    """``count`` shuffled training batches, repeated if an epoch has fewer."""
     task.load_dataset("train", combine=False, epoch=1)
     iterator = trainer.get_train_iterator(epoch=1, load_dataset=False).next_epoch_itr(shuffle=True)
     return list(islice(cycle(iterator), count))
@@ -56,7 +56,7 @@ def add_dtype(parser: argparse.ArgumentParser) -> None:
 
 
 def dtype(text: str) -> str:
-    """One of ``DTYPES``, for argparse; half precision is for GPUs."""
+    """One of ``DTYPES``, for argparse; half precision needs a GPU."""
     if text not in DTYPES:
         raise argparse.ArgumentTypeError(f"'{text}' is none of {', '.join(DTYPES)}")
     if text != "float32" and not torch.cuda.is_available():

@@ -1,12 +1,12 @@
-"""Speed of training and beam search, through fairseq's trainer and generator, beside its ``lstm``.
+"""Speed of training and beam search of translation models, compared with fairseq's ``lstm``.
 
     python benchmarks/translation.py [DATA_BIN] [--threads 1] [--archs cas_lstm_iwslt,…]
     python benchmarks/translation.py --dtype fp16
 
-Without DATA_BIN on random sentences of Multi30k's lengths and vocabularies. All models have 2+2
-layers and sizes of 256 and see the same batches. They take turns, round after round, and the
-median round counts; the ratio is to fairseq's ``lstm`` in the same run. Every hypothesis of the
-beam search has the same fixed length, so that untrained models do equal work.
+Uses fairseq's trainer and generator. Without DATA_BIN, the data are random sentences with
+Multi30k's lengths and vocabulary sizes. All models have 2+2 layers of size 256 and see the same
+batches. They take turns, and the median of several rounds counts; ratios are to fairseq's ``lstm``
+in the same run. All hypotheses have the same fixed length, so that untrained models do equal work.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ OURS = ["--optimizer=torch_adam", "--criterion=fused_label_smoothed_cross_entrop
 
 
 def command(arch: str, data: str, max_tokens: int, fast: bool = False) -> list[str]:
-    """The command line of ``fairseq-train`` for ``arch``; ``fast`` with OURS, but for the peer."""
+    """Arguments of ``fairseq-train`` for ``arch``; ``fast`` selects OURS, except for PEER."""
     argv = [data, f"--arch={arch}", f"--max-tokens={max_tokens}", *TRAINING]
     argv += PEER_SIZES if arch == PEER else []
     return argv + (OURS if fast and arch != PEER else FAIRSEQS)
@@ -63,7 +63,7 @@ def decode(task, trainer, samples, beam: int, length: int) -> float:
 
 
 def compare(data: str, archs: list[str], args) -> dict[str, tuple[float, float]]:
-    """Words a second of training and sentences a second of decoding, medians, of each model."""
+    """Median training words and decoded sentences per second of each model."""
     built = {
         arch: training.build(command(arch, data, args.max_tokens, args.fast), args.dtype)
         for arch in archs
@@ -108,9 +108,9 @@ def main() -> None:
     archs = [PEER, *args.archs.split(",")]
     with tempfile.TemporaryDirectory() as folder:
         speeds = compare(args.data or synthetic.write(folder), archs, args)
-    how = f"{args.threads} threads, {args.dtype}, {args.precision} precision"
-    how += ", our optimizer and criterion" * args.fast
-    print(f"\n## Translation, {how}\n\n{busy}", end="")
+    settings = f"{args.threads} threads, {args.dtype}, {args.precision} precision"
+    settings += ", our optimizer and criterion" * args.fast
+    print(f"\n## Translation, {settings}\n\n{busy}", end="")
     print(f"{args.max_tokens} tokens a batch of training; beam {args.beam}.\n")
     rows = []
     for arch, (words, sentences) in speeds.items():
