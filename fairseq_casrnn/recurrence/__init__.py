@@ -1,10 +1,10 @@
-"""Running a cell over time: one function, several engines.
+"""Run a cell over time, on one of several engines.
 
 ===========================================  ==================================================
 :mod:`.layer`                                :func:`run` and :func:`one_step`, for a layer
-:mod:`.inputs`, :mod:`.mixture`              what a layer passes to an engine
-:mod:`.base`, :mod:`.engines`                what an engine is, and all of them
-:mod:`.choice`                               which engine runs
+:mod:`.inputs`, :mod:`.mixture`              the inputs of engines
+:mod:`.base`, :mod:`.engines`                the base class of engines, and all engines
+:mod:`.choice`                               the choice of the engine that runs
 :mod:`.reference`, :mod:`.eager`,            the engines' loops over time
 :mod:`.cpp`, :mod:`.triton`
 :mod:`.ragged`, :mod:`.memory`               padding; tensors that compiled code may read

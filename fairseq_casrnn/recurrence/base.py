@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-if TYPE_CHECKING:  # an engine does not import what a layer alone does not need
+if TYPE_CHECKING:  # plain layers do not need these modules
     from .decoder import DecoderInputs, DecoderSteps
     from .inputs import LayerInputs, LayerOutputs, LossSpec
     from .next_words import NextWords
@@ -14,10 +14,10 @@ if TYPE_CHECKING:  # an engine does not import what a layer alone does not need
 
 
 class Engine:
-    """Base class; its defaults are those of an engine that has PyTorch operations only.
+    """Base class of engines; the defaults are those of an engine with PyTorch operations only.
 
-    The methods ``available`` and ``supports…`` return None for yes; for no they return the reason,
-    as a clause for the log.
+    The methods ``available`` and ``supports…`` return None if the answer is yes, and otherwise the
+    reason, as a clause for the log.
 
     Attributes:
         name: its name in ``engine=`` and ``CASRNN_ENGINE``.
@@ -31,11 +31,11 @@ class Engine:
     has_sentence_state = False
 
     def available(self, device: str) -> str | None:
-        """Whether it can run on that type of device at all; the reason says what to do about it."""
+        """Whether it can run on this type of device at all; the reason also names a remedy."""
         return None
 
     def fallback(self, device: str) -> str:
-        """The engine that runs what this one does not support."""
+        """Name of the engine that runs what this one does not support."""
         return "reference"
 
     def supports(self, inputs: LayerInputs) -> str | None:
@@ -65,13 +65,13 @@ class Engine:
     def decode_steps(
         self, d: DecoderInputs, source: Tensor | None, input_feed: bool
     ) -> DecoderSteps | None:
-        """The decoder's loop step by step, without gradients; None if it cannot."""
+        """The decoder's loop step by step, without gradients; None if it does not support that."""
         return None
 
     def supports_sentence_state(
         self, x: Tensor, lengths: Tensor | None, params: SLSTMParameters
     ) -> str | None:
-        """Whether its :meth:`sentence_state`, or else :meth:`word_ops`, takes these."""
+        """Whether its :meth:`sentence_state`, or else :meth:`word_ops`, supports these inputs."""
         return None
 
     def sentence_state(
@@ -103,5 +103,5 @@ class Engine:
     def next_words(
         self, weight: Tensor, bias: Tensor | None, rows: int, steps: int
     ) -> NextWords | None:
-        """Search for the best next words of a beam search, without gradients; None if it cannot."""
+        """The search for a beam's next words, without gradients; None if it does not have one."""
         return None

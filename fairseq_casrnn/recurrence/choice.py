@@ -1,10 +1,10 @@
-"""Which engine runs: the requested one, or the one that replaces it, and why.
+"""Choice of the engine that runs: the requested one, or a replacement.
 
-A layer's ``engine=`` chooses the engine, then the environment variable ``CASRNN_ENGINE``; without
-either it is ``triton`` on a GPU and ``cpp`` on the CPU. An engine that is not available is replaced
-by the best other one for the device. If the chosen engine does not support its inputs, its
-``fallback`` runs instead, and so on down to ``reference``, which supports everything. A line in the
-log says why.
+A layer's ``engine=`` takes precedence over the environment variable ``CASRNN_ENGINE``. Without
+either, the engine is ``triton`` on a GPU and ``cpp`` on the CPU. An engine that is not available is
+replaced by the default of the device. If the chosen engine does not support its inputs, its
+``fallback`` runs instead, and so on down to ``reference``, which supports everything. The log says
+why.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ENGINES: dict[str, Engine] = {}
 
 
 def installed(device: str = "cpu") -> list[str]:
-    """The names of the engines that can run on this type of device here."""
+    """The names of the engines that can run on this type of device in this installation."""
     return [name for name, engine in ENGINES.items() if engine.available(device) is None]
 
 
@@ -51,9 +51,9 @@ def choose(
     """The engine to run; if it is not the requested one, a line in the log says so, once.
 
     Args:
-        name: an engine; None or "auto" for the environment's or the default.
-        device: type of the device it is to run on.
-        supports: whether an engine supports what it is to run: None, or why not.
+        name: an engine; None or "auto" for the environment variable's or the default.
+        device: type of the device to run on.
+        supports: returns None if an engine supports the inputs, and otherwise the reason.
 
     Raises:
         UserError: no engine of that name.
@@ -74,19 +74,19 @@ def log_fallback(engine: Engine, other: Engine, reason: str) -> None:
 
 
 def by_name(name: str | None, device: str) -> Engine:
-    """:func:`choose`, without asking whether the engine supports what it is to run."""
-    asked = "engine"
+    """:func:`choose` without a check of the inputs."""
+    label = "engine"
     if name is None or name == "auto":
-        asked, name = "environment variable CASRNN_ENGINE: engine", os.environ.get("CASRNN_ENGINE")
+        label, name = "environment variable CASRNN_ENGINE: engine", os.environ.get("CASRNN_ENGINE")
         if not name or name == "auto":
             name = preferred(device)
     engine = ENGINES.get(name)
     if engine is None:
-        raise UserError(f"{asked} {name!r} is unknown; choose from {', '.join(ENGINES)}")
+        raise UserError(f"{label} {name!r} is unknown; choose from {', '.join(ENGINES)}")
     if (reason := engine.available(device)) is None:
         log_once(logging.INFO, "recurrence engine: %s", name)
         return engine
-    # No error: a checkpoint may name an engine of the machine that it was trained on.
+    # Not an error: the checkpoint may come from a machine that had this engine.
     other = default(device)
     log_once(
         logging.WARNING, "engine '%s' is not available, '%s' runs instead: %s", name, other, reason
@@ -95,7 +95,7 @@ def by_name(name: str | None, device: str) -> Engine:
 
 
 def log_once(level: int, message: str, *arguments: object) -> None:
-    """Log a line the first time; never while torch.compile or torch.export trace."""
+    """Log a message once; never while torch.compile or torch.export trace."""
     if (message, arguments) not in logged and not torch.compiler.is_compiling():
         logged.add((message, arguments))
         logger.log(level, message, *arguments)

@@ -44,9 +44,9 @@ OPS = torch.ops.fairseq_casrnn
 
 
 def dense(tensor: MaybeTensor) -> MaybeTensor:
-    """``tensor``, or None, contiguous and without a pending negation.
+    """``tensor``, or None, contiguous and with any pending negation resolved.
 
-    The C++ code does not handle the latter.
+    The C++ code reads memory directly and would ignore the negation.
     """
     return None if tensor is None else tensor.contiguous().resolve_neg()
 
@@ -58,10 +58,10 @@ def extension() -> tuple[Any, str | None]:
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
         return None, not_compiled()
-    found = Path(spec.origin)
-    if found.parent.resolve() != PACKAGE:  # by way of an editable installation of another copy
-        return None, not_compiled(found.parent)
-    compiled = found.read_bytes()
+    library = Path(spec.origin)
+    if library.parent.resolve() != PACKAGE:  # found through an editable install of another copy
+        return None, not_compiled(library.parent)
+    compiled = library.read_bytes()
     if sources.digest(PACKAGE) not in (None, marked(compiled, "sources")):
         return None, "it was compiled from other C++ sources than this package's; install again"
     if lacking := sorted(required_instructions(compiled) - instructions()):
@@ -75,9 +75,9 @@ def extension() -> tuple[Any, str | None]:
         return None, not_compiled()
     except ImportError as error:
         return None, f"it cannot be loaded ({error}); install again"
-    built, here = (".".join(v.split(".")[:2]) for v in (module.torch_version, torch.__version__))
-    if built != here:
-        return None, f"it was compiled for torch {built} and this is torch {here}; install again"
+    built, running = (".".join(v.split(".")[:2]) for v in (module.torch_version, torch.__version__))
+    if built != running:
+        return None, f"it was compiled for torch {built} and this is torch {running}; install again"
     from . import cpp_fakes  # after the module has registered the operators
 
     cpp_fakes.register()
@@ -85,7 +85,7 @@ def extension() -> tuple[Any, str | None]:
 
 
 def not_compiled(other: Path | None = None) -> str:
-    """Why there is no extension here; ``other`` is another copy of the package, which has one."""
+    """Why there is no extension; ``other`` is the folder of another copy that has one."""
     for folder in sys.path if other is None else ():
         for library in Path(folder, PACKAGE.name).glob("_cpp.*"):
             if library.parent.resolve() != PACKAGE:
@@ -99,7 +99,7 @@ def not_compiled(other: Path | None = None) -> str:
 
 
 def marked(compiled: bytes, what: str) -> str | None:
-    """What ``csrc/build_info.h`` has written into the compiled file."""
+    """The value that ``csrc/build_info.h`` recorded in the compiled file, or None."""
     found = re.search(rb"fairseq_casrnn %b: *([ \w]*);" % what.encode(), compiled)
     return None if found is None else found[1].decode()
 
@@ -111,7 +111,7 @@ def required_instructions(compiled: bytes) -> set[str]:
 
 @functools.cache
 def instructions() -> frozenset[str]:
-    """The instruction sets of this machine's processor, by Linux's names; empty if not known."""
+    """The CPU's instruction sets as Linux names them; empty on other systems."""
     cpuinfo = Path("/proc/cpuinfo")
     text = cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else ""
     found = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
@@ -151,10 +151,10 @@ def run(inputs: LayerInputs) -> LayerOutputs:
 def why_not_routed(inputs: LayerInputs) -> str | None:
     """Why :func:`run_routed` cannot run these, or would be slower; or None.
 
-    It sorts rows by their cells, which takes longer than multiplying by small weights.
+    Sorting rows by their cells takes longer than a product with small weights.
     """
     cell, gx, weight_hh = inputs.cell, inputs.gx, inputs.weight_hh
-    # csrc/routed.cpp has the maths of this cell only.
+    # csrc/routed.cpp implements only this cell.
     if not isinstance(gx, InputProduct) or cell.kernel != "second_order_lstm" or cell.num_cells < 2:
         return "the layer is not a mixture"
     tensors = (gx.x, gx.weight, gx.bias, weight_hh, inputs.h0, inputs.c0)
@@ -164,9 +164,9 @@ def why_not_routed(inputs: LayerInputs) -> str | None:
 
 
 def run_routed(inputs: LayerInputs, cells: Tensor) -> LayerOutputs:
-    """Run a mixture of which ``cells`` ``(T, B)`` names one cell for each input.
+    """Run a mixture, computing for each input only the cell that ``cells`` ``(T, B)`` names.
 
-    It computes only that cell. For the rest see :func:`fairseq_casrnn.recurrence.run`.
+    For the rest see :func:`fairseq_casrnn.recurrence.run`.
     """
     x, weight_ih, bias = LoopTensors.of(inputs)[1:4]
     assert x is not None  # as why_not_routed has checked
@@ -178,9 +178,9 @@ def run_routed(inputs: LayerInputs, cells: Tensor) -> LayerOutputs:
 def layout_of(
     cell: Cell, gx: Tensor | InputProduct, h0: Tensor, last: Tensor | None
 ) -> PaddedLayout | PackedLayout:
-    """The layout of the rows of all steps; without padding if that saves enough products."""
+    """The layout of the rows of all steps; it omits padding if that saves enough arithmetic."""
     steps, batch = (gx.x if isinstance(gx, InputProduct) else gx).shape[:2]
-    # While tracing, the lengths are not known.
+    # The lengths are unknown while torch.compile or torch.export trace.
     if not isinstance(gx, InputProduct) or last is None or torch.compiler.is_compiling():
         return PaddedLayout(steps, batch, last)
     weights = gx.weight.numel() + cell.hh_blocks * h0.size(-1) ** 2
@@ -203,7 +203,7 @@ rows: the elementwise parameters as the kernel reads them, or None.
 def forward(
     cell: Cell, layout: Layout, tensors: Sequence[Any], params: Sequence[Tensor], keep: bool
 ) -> Saved:
-    """The compiled forward; ``keep`` gates and candidate for the backward.
+    """The compiled forward loop; with ``keep``, gates and candidate are kept for the backward.
 
     ``tensors`` are those of :class:`.inputs.LoopTensors`, in its order.
     """
@@ -223,7 +223,7 @@ def forward(
 
 
 def outputs_of(hs: Tensor, cs: Tensor | None, layout: Layout) -> LayerOutputs:
-    """What an engine returns, from states ``(B+N, H)`` with the initial ones first."""
+    """The outputs of :func:`run`, given all states ``(B+N, H)``, the initial ones first."""
     h_n = layout.final(hs)
     hs = layout.unpack(after_start(hs, layout.batch))
     if cs is None:
@@ -233,8 +233,8 @@ def outputs_of(hs: Tensor, cs: Tensor | None, layout: Layout) -> LayerOutputs:
 
 class _Loop(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, cell: Cell, layout: Layout, *given: Any) -> LayerOutputs:
-        tensors, params = given[:8], given[8:]
+    def forward(ctx: Any, cell: Cell, layout: Layout, *arguments: Any) -> LayerOutputs:
+        tensors, params = arguments[:8], arguments[8:]
         saved = forward(cell, layout, tensors, params, keep=True)
         ctx.cell, ctx.layout = cell, layout
         _, x, weight_ih, _, weight_hh, _, _, side = tensors

@@ -1,7 +1,7 @@
 """Fake kernels of the registered operators: the shapes of their results, for torch.compile.
 
-Operators that write into their arguments, or whose results' shapes depend on data, have none; they
-are never traced. Shapes are those of ``csrc/ops.cpp``.
+Operators that write to their arguments, or whose output shapes depend on data, have none and are
+never traced. Shapes are those of ``csrc/ops.cpp``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def register() -> None:
-    """Register them, after the extension has defined the operators."""
+    """Register the fake kernels; the extension must have defined the operators."""
     for function in (layer_forward, routed_layer, mm, window_concat):
         torch.library.register_fake(f"fairseq_casrnn::{function.__name__}", function)
 
@@ -50,7 +50,7 @@ def routed_layer(  # names and order are the schema's
 
 
 def mm(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
-    """``(M, N)``."""
+    """The product ``(M, N)`` of a ``(M, K)`` and b ``(K, N)``."""
     return a.new_empty(a.size(0), b.size(1))
 
 

@@ -1,9 +1,9 @@
 """Cross entropy of a linear map to the vocabulary, without storing its logits.
 
 The logits of a batch, ``(N, V)``, are the largest tensor of most models, and only the softmax and
-its gradient read them. The compiled extension computes them some rows at a time, and from them the
-loss and all gradients while they are in the cache; it skips padding. Engine ``triton`` has
-kernels for the GPU: see :mod:`.triton.cross_entropy`.
+its gradient read them. The compiled extension computes a few rows of logits at a time, and from
+these the loss and all gradients while the logits are in the cache; it skips padding. For the GPU
+kernels of engine ``triton`` see :mod:`.triton.cross_entropy`.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def can_fuse(weight: Tensor, engine: str | None = None) -> bool:
 def cross_entropy(
     x: Tensor, weight: Tensor, bias: Tensor | None, loss_spec: LossSpec, engine: str | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Sums over all tokens of the loss with label smoothing, and of the loss without.
+    """The loss with label smoothing and the loss without, each summed over all tokens.
 
     Args:
         x: ``(*, E)``.
         weight: ``(V, E)``.
         bias: ``(V,)``.
-        loss_spec: its target has x's shape without the last dimension.
+        loss_spec: its target has the shape of x without the last dimension.
         engine: name of an engine, or None for the default; see :func:`can_fuse`.
 
     Only the first has a gradient. With weights in half precision, or under autocast, the sums are
@@ -94,7 +94,7 @@ class _CrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivatives()
         grads = ctx.saved_tensors
-        # Usually grad is 1, and a pass over the gradients is saved.
+        # Usually grad is 1, which saves a pass over the gradients.
         if not readable(grad) or grad != 1 or retain_graph_requested():
-            grads = [None if found is None else found * grad for found in grads]
+            grads = [None if g is None else g * grad for g in grads]
         return *grads, None, None, None, None

@@ -1,4 +1,4 @@
-"""The decoder loop with attention and input feeding: all layers, then attention, step after step.
+"""The decoder loop with attention and input feeding: at each step all layers, then attention.
 
 At each step the bottom layer reads the embedding and the attention output of the step before
 (input feeding, Luong et al. 2015). ``run_reference`` is the specification, under autograd;
@@ -30,7 +30,7 @@ from .mixture import mix
 
 @dataclass
 class DecoderLayer:
-    """One decoder layer: its cell and parameters; ``attention`` (S, I) is that of a mixture."""
+    """One decoder layer: its cell and parameters; ``attention`` (S, I) routes a mixture's input."""
 
     cell: Cell
     weight_ih: Tensor
@@ -113,13 +113,13 @@ class DecoderInputs:
 
 
 class DecoderSteps(Protocol):
-    """The loop step by step, without gradients, for beam search."""
+    """The decoder loop step by step, without gradients, for beam search."""
 
     def step(self, embedded: Tensor) -> tuple[Tensor, Tensor]:
-        """Attention output ``(B, H)`` and weights ``(B, S)`` after embeddings ``(B, E)``."""
+        """One step: attention output ``(B, H)`` and weights ``(B, S)``, given embeddings (B, E)."""
 
     def reorder(self, order: Tensor) -> None:
-        """The next step's rows continue the rows ``order`` (B',) of the last one."""
+        """Row i of the next step continues row ``order[i]`` of the last one; order is (B',)."""
 
 
 def run_reference(d: DecoderInputs) -> tuple[Tensor, Tensor]:

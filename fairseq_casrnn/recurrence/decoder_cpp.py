@@ -63,7 +63,7 @@ def compiled_decoder(b: Buffers) -> Any:
 
 
 def forward(b: Buffers, keep: bool) -> None:
-    """The forward loop; unless the backward follows, ``keep``, products may be quantised."""
+    """The forward loop; products may be quantised unless ``keep``, for a later backward."""
     size = b.hs.size(-1)
     b.rows = [
         cell.kernel_rows(params, b.hs, size) for cell, params in zip(b.cells, b.params, strict=True)
@@ -94,15 +94,15 @@ COMPILED = Loops(forward, backward, "cpp")
 
 
 class CppDecoderSteps:
-    """The loop step by step, without gradients, for beam search.
+    """The decoder loop step by step, without gradients, for beam search.
 
-    Rows of the batch may share a sentence: keys and values are stored once per sentence. Weights
-    are packed once, at the first step.
+    Several rows of the batch, such as the hypotheses of a beam, may share a source sentence, whose
+    keys and values are stored once. Weights are packed once, at the first step.
 
     Args:
-        d: as for the loop, but of ``embedded`` only the width is used; h0 and c0 are by row; keys,
-            values and mask by sentence; dropout and temperature are None.
-        source: ``(B,)`` int64, the sentence of each row, or None if rows are sentences.
+        d: as for the whole loop, but only the width of ``embedded`` is used; h0 and c0 are per
+            row of the batch, keys, values and mask per sentence; dropout and temperature are None.
+        source: ``(B,)`` int64, each row's sentence, or None if row i reads sentence i.
         input_feed: whether the bottom layer reads the attention output.
     """
 
@@ -143,14 +143,14 @@ class CppDecoderSteps:
         )
 
     def step(self, embedded: Tensor) -> tuple[Tensor, Tensor]:
-        """Attention output ``(B, H)`` and weights ``(B, S)`` after embeddings ``(B, E)``."""
+        """One step: attention output ``(B, H)`` and weights ``(B, S)``, given embeddings (B, E)."""
         routed = None if self.routing is None else F.linear(embedded, self.routing)
         out, alpha = self.steps.step(cpp.dense(embedded), routed)
         return out, alpha
 
     def reorder(self, order: Tensor) -> None:
-        """The next step's rows continue the rows ``order`` (B',) of the last one."""
-        # A contiguous copy: the loop keeps it, and reads it by its address.
+        """Row i of the next step continues row ``order[i]`` of the last one; order is (B',)."""
+        # The loop keeps the tensor and reads it by address, so it needs a contiguous copy.
         self.steps.reorder(order.clone(memory_format=torch.contiguous_format))
 
 

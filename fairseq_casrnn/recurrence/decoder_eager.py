@@ -41,7 +41,7 @@ def forward(b: Buffers, keep: bool) -> None:
 
 
 def attention_step(b: Buffers, t: int, weight_out_t: Tensor) -> None:
-    """Attention of the top layer's state at step t, and its output, which step t+1 reads."""
+    """Attention for the top layer's state at step t; its output is fed to the bottom layer next."""
     top = b.hs[-1, t + 1]
     scores = torch.bmm(b.keys, top.unsqueeze(-1)).squeeze(-1)
     if b.mask is not None:

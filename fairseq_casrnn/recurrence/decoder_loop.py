@@ -1,8 +1,8 @@
 """The decoder loop of :mod:`.decoder` as one ``autograd.Function`` with hand-written backward.
 
 The forward loop fills :class:`Buffers`, which the backward loop reads. There are two pairs of
-loops, :mod:`.decoder_eager` and :mod:`.decoder_cpp`. What can be computed for all steps at once
-is computed here: products with the embeddings before the loop, gradients of weights after it.
+loops, :mod:`.decoder_eager` and :mod:`.decoder_cpp`. This module computes what can be computed for
+all steps at once: products with the embeddings before the loop, weight gradients after it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Buffers:
         weight_ih, attention: those of the bottom layer without the embedding's columns.
         params: the cells' elementwise parameters, in the cells' order.
         hs, cs: ``(L, T+1, B, H)``, the initial state first (cs None without cells).
-        feeds: ``(T+1, B, H)``, what the bottom layer reads at each step, first zeros.
+        feeds: ``(T+1, B, H)``, the input feeding of each step; zeros in the first one.
         outs: ``(T, B, H)``, attention outputs before dropout.
         alphas: ``(T, B, S)``.
         gates: ``(T, B, ih_blocks*H)``; the bottom layer's start as the product with embeddings.
@@ -73,7 +73,7 @@ class Buffers:
     rows: list[Tensor | None] = field(default_factory=list)
 
     def x(self, k: int) -> Tensor:
-        """What layer k reads at each step, ``(T, B, H)``: the bottom one the attention outputs."""
+        """The input of layer k, ``(T, B, H)``; for the bottom layer the fed attention outputs."""
         if k == 0:
             return self.feeds[:-1]
         return self.hs[k - 1, 1:] if self.ups is None else self.ups[k - 1]
@@ -93,23 +93,23 @@ class Buffers:
         }
 
     def pack(self) -> tuple[list[Tensor | None], dict[str, Any]]:
-        """All tensors in one list, as autograd saves them, and the index of each attribute's."""
+        """All tensors in a list that autograd can save, and each attribute's indices in it."""
         tensors: list[Tensor | None] = []
 
         def add(tensor: Tensor | None) -> int:
             tensors.append(tensor)
             return len(tensors) - 1
 
-        places = {name: nested(add, v) for name, v in vars(self).items() if name != "cells"}
-        return tensors, places
+        indices = {name: nested(add, v) for name, v in vars(self).items() if name != "cells"}
+        return tensors, indices
 
     @classmethod
     def unpack(
-        cls, cells: list[Cell], tensors: Sequence[Tensor | None], places: dict[str, Any]
+        cls, cells: list[Cell], tensors: Sequence[Tensor | None], indices: dict[str, Any]
     ) -> Buffers:
         """The inverse of :meth:`pack`."""
         return cls(
-            cells=cells, **{name: nested(tensors.__getitem__, v) for name, v in places.items()}
+            cells=cells, **{name: nested(tensors.__getitem__, v) for name, v in indices.items()}
         )
 
 
@@ -149,7 +149,7 @@ class Loops(NamedTuple):
     """A forward loop, which fills Buffers, and a backward loop, which fills Grads.
 
     The backward loop overwrites gates and candidates with the gradients of their pre-activations.
-    The forward loop need not fill them where its second argument is False, for inference.
+    The forward loop's second argument is False for inference, where it need not fill them.
     """
 
     forward: Callable[[Buffers, bool], None]
@@ -188,7 +188,7 @@ class Constants(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """Inputs of the loop that have a gradient, but for the layers' parameters.
+    """Inputs of the loop that have a gradient, except for the layers' parameters.
 
     Attributes:
         gx: ``(T, B, ih_blocks*H)``, the bottom layer's product with the embeddings.
@@ -263,13 +263,13 @@ def allocate(layers: list[DecoderLayer], constants: Constants, inputs: Inputs) -
 class _Decode(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, loops: Loops, cells: list[Cell], constants: Constants, *given: Any
+        ctx: Any, loops: Loops, cells: list[Cell], constants: Constants, *inputs_and_parameters: Any
     ) -> tuple[Tensor, Tensor]:
         count = len(Inputs._fields)
-        layers = unflatten_layers(cells, given[count:])
-        b = allocate(layers, constants, Inputs(*given[:count]))
+        layers = unflatten_layers(cells, inputs_and_parameters[count:])
+        b = allocate(layers, constants, Inputs(*inputs_and_parameters[:count]))
         loops.forward(b, True)
-        tensors, ctx.places = b.pack()
+        tensors, ctx.indices = b.pack()
         ctx.loops, ctx.cells = loops, cells
         ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
@@ -282,7 +282,7 @@ class _Decode(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         engine = ctx.loops.engine
         check_backward(engine, grad_out, grad_alpha)
-        b = Buffers.unpack(ctx.cells, ctx.saved_tensors, ctx.places)
+        b = Buffers.unpack(ctx.cells, ctx.saved_tensors, ctx.indices)
         if retain_graph_requested():
             b.gates = [g.clone() for g in b.gates]
             b.candidates = [None if i is None else i.clone() for i in b.candidates]

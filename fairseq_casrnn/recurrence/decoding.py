@@ -1,4 +1,4 @@
-"""The decoder loop of :mod:`.decoder` on the selected engine."""
+"""Run the decoder loop of :mod:`.decoder` on the selected engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .memory import readable
 def run(engine: str | None, d: DecoderInputs) -> tuple[Tensor, Tensor]:
     """:func:`.decoder.run_reference`, on the engine of that name (None: the default)."""
     device = d.h0.device.type
-    if autocast(device):  # the recurrence has the parameters' precision
+    if autocast(device):  # the recurrence keeps the parameters' precision
         with torch.autocast(device, enabled=False):
             return run(engine, d.to(d.layers[0].weight_hh.dtype))
     return choose(engine, device, lambda one: one.supports_decode(d)).decode(d)

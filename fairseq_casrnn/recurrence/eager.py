@@ -43,7 +43,7 @@ def run(inputs: LayerInputs) -> LayerOutputs:
 def add_recurrent_(
     cell: Cell, gates: Tensor, candidate: Tensor | None, h: Tensor, weight_t: Tensor
 ) -> None:
-    """Add the first blocks of U h to ``gates``; write the cell's separate ones to ``candidate``.
+    """Add the first blocks of U h to ``gates``; write the separate ones to ``candidate``.
 
     ``weight_t`` is ``(H, hh_blocks*H)``.
     """
@@ -58,7 +58,7 @@ def add_recurrent_(
 
 
 def without_autocast(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator of a backward: disable autocast within it."""
+    """Decorator that disables autocast within a backward."""
 
     @functools.wraps(backward)
     def wrapped(ctx: Any, *grads: Tensor | None) -> Any:
@@ -248,7 +248,7 @@ def retain_graph_requested() -> bool:
 def scatter_last_grad(
     grad: Tensor | None, grad_last: Tensor | None, last: Tensor | None, steps: int
 ) -> tuple[Tensor | None, Tensor | None]:
-    """The gradient of all states, with that of the last states added if there are lengths.
+    """Add the gradient of the last states to that of all states if sequences have lengths.
 
     Args:
         grad: ``(T, B, H)``, of all states, or None.
@@ -257,7 +257,8 @@ def scatter_last_grad(
         steps: T.
 
     Returns:
-        ``(T, B, H)`` or None, and ``(B, H)``, with which the backward loop starts, or None.
+        The gradient of all states ``(T, B, H)``, or None; and ``(B, H)``, the gradient with which
+        the backward loop starts, or None.
     """
     if grad_last is None or last is None:
         return grad, grad_last

@@ -7,7 +7,7 @@
 ``triton``              the same loop in kernels on a GPU, where Triton works
 ======================  =======================================================================
 
-Modules that plain layers do not need (decoders, losses, other layers) are imported where used.
+Modules that plain layers do not need (decoders, losses, other layers) are imported on first use.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Eager(Engine):
     name = "eager"
 
     def supports(self, inputs: LayerInputs) -> str | None:
-        """Cells with a hand-written backward, on plain tensors."""
+        """Supports cells with a hand-written backward, on plain tensors."""
         if not inputs.cell.is_fused():
             return f"{type(inputs.cell).__name__} has a step only"
         if inputs.h0.size(0) == 0:
@@ -85,7 +85,7 @@ class Eager(Engine):
         return None if readable(*d.tensors()) else UNREADABLE
 
     def decode(self, d: DecoderInputs) -> tuple[Tensor, Tensor]:
-        """For half precision the loop runs in float32, on the engine that then supports it."""
+        """In half precision, the loop runs in float32, on an engine that supports that."""
         from . import decoder_loop, decoding
 
         dtype = d.layers[0].weight_hh.dtype
@@ -118,7 +118,7 @@ class Cpp(Eager):
         return "eager"
 
     def supports(self, inputs: LayerInputs) -> str | None:
-        """Also inputs that torch.compile and torch.export trace, if no gradient is needed."""
+        """Also supports inputs that torch.compile and torch.export trace, without gradients."""
         tensors = inputs.tensors()
         if not (readable(*tensors) or is_traced(*tensors)):
             return UNREADABLE
@@ -137,7 +137,7 @@ class Cpp(Eager):
         return cpp.run_routed(inputs, cells)
 
     def supports_decode(self, d: DecoderInputs) -> str | None:
-        """Always yes for half precision: :meth:`decode` chooses again, in float32."""
+        """Always yes for half precision, for which :meth:`decode` chooses an engine in float32."""
         from . import decoder_cpp
 
         reason, dtype = super().supports_decode(d), d.layers[0].weight_hh.dtype
@@ -171,7 +171,7 @@ class Cpp(Eager):
         return None if x.size(1) else NO_SEQUENCE
 
     def word_ops(self, x: Tensor, lengths: Tensor | None) -> WordOps:
-        """Operations without padding."""
+        """Operations that skip padding."""
         from .sentence_state import PackedWordOps
 
         return PackedWordOps(x, lengths)
@@ -242,11 +242,11 @@ class Triton(Engine):
         return support.why_not(inputs.cell, weights, states)
 
     def run(self, inputs: LayerInputs) -> LayerOutputs:
-        """Runs on the fallback if Triton cannot compile or launch."""
+        """Run on the fallback if Triton cannot compile or launch."""
 
         def otherwise() -> LayerOutputs:
             device = inputs.weight_hh.device.type
-            by_name(self.name, device)  # logs that it will not run again
+            by_name(self.name, device)  # logs why the engine is not used from now on
             return layer.run_on(self.fallback(device), inputs)
 
         return failures.attempt(lambda: triton_layer.run(inputs), otherwise)
@@ -261,7 +261,7 @@ class Triton(Engine):
         return decoder.why_not(d)
 
     def decode(self, d: DecoderInputs) -> tuple[Tensor, Tensor]:
-        """Runs on the fallback if the kernel does not fit on the GPU."""
+        """Run on the fallback if the kernel does not fit on the GPU."""
         from . import decoding
         from .triton import decoder
 

@@ -1,4 +1,4 @@
-"""What a layer or a decoder passes to an engine, and the precision in which engines keep states."""
+"""The inputs of engines, and the precision in which engines keep states."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from ..cells.base import Cell
 
 MaybeTensor = TypeVar("MaybeTensor", Tensor, Tensor | None)
-"""A function given a tensor returns a tensor; given one or None, it returns one or None."""
+"""A function that gets a Tensor returns a Tensor; one that may get None may return None."""
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -38,7 +38,7 @@ def wants_gradient(*tensors: Tensor | None) -> bool:
 
 @dataclass(frozen=True)
 class InputProduct:
-    """W x + b for all steps, not computed yet: some engines compute it within their loop.
+    """W x + b for all steps, not computed yet, since some engines compute it within their loop.
 
     Attributes:
         x: ``(T, B, I)``.
@@ -80,7 +80,7 @@ class LayerInputs(NamedTuple):
     params: Sequence[Tensor] = ()
 
     def gates_input(self) -> Tensor:
-        """W x + b, ``(T, B, ih_blocks*H)``; computed here if it has not been yet."""
+        """W x + b, ``(T, B, ih_blocks*H)``; computed if ``gx`` is an :class:`InputProduct`."""
         return self.gx.compute() if isinstance(self.gx, InputProduct) else self.gx
 
     def tensors(self) -> tuple[Tensor | None, ...]:
@@ -96,11 +96,11 @@ LayerOutputs: TypeAlias = tuple[Tensor, Tensor | None, Tensor, Tensor | None]
 
 
 class LoopTensors(NamedTuple):
-    """The tensors of :class:`LayerInputs` as the compiled loops take them: either gx is None, or x,
-    weight_ih and bias are.
+    """The tensors of :class:`LayerInputs` in the order of the compiled loops' arguments.
 
-    ``side`` is what kernels read through one pointer: the cells of the layer below ``(T, B, H)``,
-    or the weights of a mixture ``(T, B, S)``. No cell with a kernel reads both.
+    Either gx is None, or x, weight_ih and bias are. ``side`` is the cell state of the layer below
+    ``(T, B, H)`` or the weights of a mixture ``(T, B, S)``, which kernels read through the same
+    pointer; no cell with a kernel reads both.
     """
 
     gx: Tensor | None
@@ -114,7 +114,7 @@ class LoopTensors(NamedTuple):
 
     @classmethod
     def of(cls, inputs: LayerInputs) -> LoopTensors:
-        """Those of ``inputs``."""
+        """The tensors of ``inputs``."""
         _, gx, weight_hh, h0, c0, lower_c, mixture, _, _ = inputs
         side = mixture if lower_c is None else lower_c
         if isinstance(gx, InputProduct):
@@ -123,12 +123,12 @@ class LoopTensors(NamedTuple):
 
 
 class LossSpec(NamedTuple):
-    """The loss that a criterion asks a decoder for, instead of logits.
+    """The loss that a criterion requests from a decoder instead of logits.
 
     Attributes:
         target: ``(*)``, tokens.
-        smoothing: probability shared by all tokens but the target.
-        pad: the token that is not counted.
+        smoothing: probability mass shared by all tokens but the target.
+        pad: the target that is not counted.
     """
 
     target: Tensor

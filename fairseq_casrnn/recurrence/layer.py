@@ -55,7 +55,7 @@ def run(
     """
     device = weight_hh.device.type
     if autocast(device):
-        # Autocast chooses the dtype of the input's product; the recurrence has the parameters'.
+        # Autocast chooses the dtype of W x + b; the recurrence keeps the parameters' dtype.
         gx = gx.compute() if isinstance(gx, InputProduct) else gx
         mixture = mixture.weights(h0.dtype) if isinstance(mixture, HardRouting) else mixture
         dtype = weight_hh.dtype

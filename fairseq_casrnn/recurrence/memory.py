@@ -1,8 +1,8 @@
-"""Whether tensors are plain memory, which compiled code may read by address.
+"""Check that tensors are plain memory, which compiled code may read by address.
 
 Under ``torch.jit.trace``, ``torch.func``, ``FakeTensorMode``, ``make_fx`` or ``torch.export`` a
-tensor represents a computation instead: there is no data at its address, and compiled code would be
-missing in the trace. Such tensors are left to PyTorch operations.
+tensor stands for a computation instead: there is no data at its address, and a trace would miss
+what compiled code does. Such tensors are left to PyTorch operations.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _bits(*keys: DispatchKey) -> int:
 
 # The keys that a thread's dispatch includes by default, with no mode or transformation active.
 _ORDINARY = _bits(DispatchKey.BackendSelect, DispatchKey.ADInplaceOrView)
-# The keys of dense tensors; Negative is a pending sign (``Tensor.is_neg``).
+# The keys of dense tensors; Negative means a pending negation (``Tensor.is_neg``).
 _DENSE = _bits(
     *(DispatchKey.CPU, DispatchKey.AutogradCPU, DispatchKey.AutocastCPU),
     *(DispatchKey.CUDA, DispatchKey.AutogradCUDA, DispatchKey.AutocastCUDA),

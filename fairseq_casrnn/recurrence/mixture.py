@@ -24,14 +24,14 @@ class HardRouting:
     count: int
 
     def weights(self, dtype: torch.dtype) -> Tensor:
-        """1 for the chosen cell and 0 for the others, ``(…, S)``."""
+        """One-hot weights ``(…, S)``: 1 for the chosen cell."""
         return F.one_hot(self.cells, self.count).to(dtype)
 
 
 def mix(scores: Tensor, temperature: Tensor | None) -> Tensor:
     """Mixture weights ``(*, S)`` of scores ``(*, S)``.
 
-    They are a softmax at ``temperature``, a scalar, or one-hot where it is None.
+    They are a softmax at ``temperature``, a scalar, or one-hot if that is None.
     """
     if temperature is None:
         return HardRouting(scores.argmax(-1), scores.size(-1)).weights(scores.dtype)
@@ -43,7 +43,7 @@ def mix(scores: Tensor, temperature: Tensor | None) -> Tensor:
 def unmix(d_alpha: Tensor, alpha: Tensor, temperature: Tensor | None) -> Tensor:
     """Backward of :func:`mix`: the scores' gradient ``(*, S)`` from the weights'.
 
-    Hard routing has none: it is zero.
+    It is zero for hard routing.
     """
     if temperature is None:
         return torch.zeros_like(alpha)

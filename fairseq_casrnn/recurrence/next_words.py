@@ -1,4 +1,4 @@
-"""The best next words of beam search, in one pass over the vocabulary or a few."""
+"""Search for the best next words of beam search, without a table of all log-probabilities."""
 
 from __future__ import annotations
 
@@ -21,23 +21,25 @@ class NextWords(Protocol):
             x: ``(B*K, I)``, the vocabulary's input for the K hypotheses of each of B sentences.
             scores: ``(B, K)``, their sums of log-probabilities.
             count: how many continuations.
-            penalties: words and what is subtracted from their log-probability, inf to forbid one.
+            penalties: what to subtract from a word's log-probability; inf forbids the word.
 
         Returns:
-            Their sums and indices (hypothesis times V plus word), ``(B, count)`` each; NaN as -inf.
+            Sums of log-probabilities and indices (hypothesis times V plus word), ``(B, count)``
+            each; NaN counts as -inf.
         """
 
 
 class PackedNextWords:
     """:class:`NextWords` on the CPU, without a table of log-probabilities.
 
-    The vocabulary's weight is packed once for all steps of a search. Of equal sums the first wins.
+    The vocabulary's weight is packed once for all steps of a search. Among equal sums, the first
+    wins.
 
     Args:
         weight: ``(V, I)``, float32.
         bias: ``(V,)`` or None.
-        rows: the most rows of a step.
-        steps: about how many steps there will be.
+        rows: the largest number of rows of a step.
+        steps: the approximate number of steps.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None, rows: int, steps: int):

@@ -2,9 +2,9 @@
 
 With ``--float32-matmul-precision medium`` torch multiplies float32 matrices in bfloat16, but only
 on CPUs with AMX, and slowly; the extension does so on all CPUs with AVX512_BF16. With ``int8`` it
-quantises both factors of products of inference, see :mod:`..precision`. Large products in
-float32 are computed with the weights packed in panels. Everywhere else, and on every engine but
-``cpp``, these are torch's own functions.
+quantises both factors of products without gradients, see :mod:`..precision`. Large products in
+float32 use weights packed in panels. In all other cases, and on every engine but ``cpp``, torch's
+own functions compute the products.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from .inputs import wants_gradient
 from .next_words import NextWords
 
 LARGE = 256
-"""Rows of x; with fewer, packing a weight costs more time than it saves."""
+"""Minimum number of rows of x; with fewer, packing the weight takes longer than it saves."""
 LARGE_NARROW = 64
-"""The same for products in bfloat16."""
+"""The same minimum for products in bfloat16."""
 
 
 def is_narrow(x: Tensor, engine: str | None = None) -> bool:
@@ -38,7 +38,7 @@ def is_narrow(x: Tensor, engine: str | None = None) -> bool:
 def is_quantised(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, engine: str | None = None
 ) -> bool:
-    """Whether the product is one of inference, and int8 is asked for."""
+    """Whether int8 is enabled and the product needs no gradients."""
     in_backward = torch._C._current_graph_task_id() != -1
     if in_backward or wants_gradient(x, weight, bias) or not x.numel() or x.dtype != torch.float32:
         return False
@@ -53,7 +53,7 @@ def linear(
 
     ``engine`` is the name of an engine, or None for the default.
     """
-    # Reading the number of rows would specialise the graph to it.
+    # Reading the number of rows would specialise the graph to that number.
     if torch.compiler.is_compiling():
         return F.linear(x, weight, bias)
     if is_quantised(x, weight, bias, engine):

@@ -1,4 +1,4 @@
-"""Where padding is, and the two layouts in which the compiled loop runs over a padded batch."""
+"""Padding masks, and the two layouts in which the compiled loop processes a padded batch."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ class PaddedLayout:
         self.steps, self.batch, self.last = steps, batch, last
 
     def pack(self, tensor: MaybeTensor) -> MaybeTensor:
-        """``(N, …)`` of ``(T, B, …)``."""
+        """Convert ``(T, B, …)`` to rows ``(N, …)``."""
         return None if tensor is None else tensor.flatten(0, 1)
 
     def unpack(self, rows: MaybeTensor) -> MaybeTensor:
-        """``(T, B, …)`` of ``(N, …)``."""
+        """Convert rows ``(N, …)`` to ``(T, B, …)``."""
         return None if rows is None else rows.view(self.steps, self.batch, *rows.shape[1:])
 
     def sort(self, tensor: MaybeTensor) -> MaybeTensor:
-        """``(B, …)`` with the sequences in the order of the rows."""
+        """Reorder the sequences of ``(B, …)`` to the order of the rows."""
         return tensor
 
     unsort = sort
     """The inverse of :meth:`sort`."""
 
     def final(self, states: Tensor) -> Tensor:
-        """The states ``(B, H)`` after each sequence's last step, of all ``(B+N, H)``."""
+        """The states ``(B, H)`` after each sequence's last step, given all states ``(B+N, H)``."""
         if self.last is None:
             return states.narrow(0, states.size(0) - self.batch, self.batch).clone()
         return gather_last(self.unpack(after_start(states, self.batch)), self.last)
@@ -73,10 +73,9 @@ class PaddedLayout:
 
 
 class PackedLayout:
-    """Without padding: at each step only the sequences that reach it, the longest first.
+    """Rows without padding: each step has one row for each sequence that reaches it, longest first.
 
-    The methods are those of :class:`PaddedLayout`; padding is zero in what they return. N is the
-    sum of all lengths.
+    It has the methods of :class:`PaddedLayout`. N is the sum of all lengths.
     """
 
     counts: list[int]
@@ -89,24 +88,26 @@ class PackedLayout:
         self.counts = counts[counts > 0].tolist()
         self.places = (torch.arange(steps, device=last.device).unsqueeze(1) * batch + self.order)[
             real
-        ]  # in (T, B)
-        before = counts.cumsum(0) - counts
+        ]  # flat index in (T, B) of each row
+        starts = counts.cumsum(0) - counts  # first row of each step
         self.ends = torch.empty_like(last)  # row of each sequence's last step
-        self.ends[self.order] = before[ends] + torch.arange(batch, device=last.device)
+        self.ends[self.order] = starts[ends] + torch.arange(batch, device=last.device)
 
     def pack(self, tensor: MaybeTensor) -> MaybeTensor:
-        """``(N, …)`` of ``(T, B, …)``."""
+        """Convert ``(T, B, …)`` to rows ``(N, …)``, without padding."""
         return None if tensor is None else tensor.flatten(0, 1).index_select(0, self.places)
 
     def unpack(self, rows: MaybeTensor) -> MaybeTensor:
-        """``(T, B, …)`` of ``(N, …)``."""
+        """Convert rows ``(N, …)`` to ``(T, B, …)``, zero at padding."""
         if rows is None:
             return None
-        whole = rows.new_zeros(self.steps * self.batch, *rows.shape[1:])
-        return whole.index_copy_(0, self.places, rows).view(self.steps, self.batch, *rows.shape[1:])
+        padded = rows.new_zeros(self.steps * self.batch, *rows.shape[1:])
+        return padded.index_copy_(0, self.places, rows).view(
+            self.steps, self.batch, *rows.shape[1:]
+        )
 
     def sort(self, tensor: MaybeTensor) -> MaybeTensor:
-        """``(B, …)`` with the sequences in the order of the rows."""
+        """Reorder the sequences of ``(B, …)`` to the order of the rows."""
         return None if tensor is None else tensor.index_select(0, self.order)
 
     def unsort(self, tensor: MaybeTensor) -> MaybeTensor:
@@ -116,7 +117,7 @@ class PackedLayout:
         return torch.empty_like(tensor).index_copy_(0, self.order, tensor)
 
     def final(self, states: Tensor) -> Tensor:
-        """The states ``(B, H)`` after each sequence's last step, of all ``(B+N, H)``."""
+        """The states ``(B, H)`` after each sequence's last step, given all states ``(B+N, H)``."""
         return states.index_select(0, self.batch + self.ends)
 
     def merge_grads(

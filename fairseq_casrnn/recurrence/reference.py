@@ -43,14 +43,14 @@ def run(inputs: LayerInputs) -> LayerOutputs:
 
 
 def in_one_dtype(inputs: LayerInputs) -> LayerInputs:
-    """The inputs with c in the weights' dtype; other engines return it in a wider one."""
+    """The inputs with c in the weights' dtype, since other engines return c in a wider one."""
     dtype = inputs.weight_hh.dtype
     c0, lower_c = (c if c is None else c.to(dtype) for c in (inputs.c0, inputs.lower_c))
     return inputs._replace(c0=c0, lower_c=lower_c)
 
 
 def scanned(inputs: LayerInputs) -> tuple[Tensor, Tensor | None]:
-    """The states ``(T, B, H)`` of all steps, as one operator."""
+    """The states ``(T, B, H)`` of all steps, computed by one ``scan`` operator."""
     cell, h0, c0, params = inputs.cell, inputs.h0, inputs.c0, tuple(inputs.params)
     sequences = {
         "gx": inputs.gates_input(),
@@ -73,17 +73,17 @@ def scanned(inputs: LayerInputs) -> tuple[Tensor, Tensor | None]:
             mixture=reads.get("mixture"),
             params=params,
         )
-        # scan allows no aliases, and a cell without an output gate may return h_t as c_t
-        new = (h,) if new_c is None else (h, new_c.clone() if new_c is h else new_c)
-        return new, tuple(part.clone() for part in new)
+        # scan allows no aliases, but a cell without an output gate may return h as c.
+        new_states = (h,) if new_c is None else (h, new_c.clone() if new_c is h else new_c)
+        return new_states, tuple(part.clone() for part in new_states)
 
-    first = (h0.clone(),) if c0 is None else (h0.clone(), c0.clone())
-    _, states = scan(step, first, tuple(present.values()))
+    initial = (h0.clone(),) if c0 is None else (h0.clone(), c0.clone())
+    _, states = scan(step, initial, tuple(present.values()))
     return states[0], states[1] if cell.has_cell else None
 
 
 def at_step(tensor: MaybeTensor, t: int) -> MaybeTensor:
-    """Step t of a sequence ``(T, …)``, or None of None."""
+    """Step t of a sequence ``(T, …)``, or None if that is None."""
     return None if tensor is None else tensor[t]
 
 

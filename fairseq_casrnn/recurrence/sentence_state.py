@@ -1,8 +1,9 @@
-"""A sentence-state LSTM for engines: its parameters, and the elementwise part of a step.
+"""The sentence-state LSTM as engines run it: parameters, and the elementwise part of a step.
 
-The latter is in PyTorch and in C++ operations. PyTorch's make a dozen passes over the gates of all
-words, forward and backward, padding included; the compiled extension makes one each, over real
-words only. Shapes and names are those of :class:`fairseq_casrnn.layers.SentenceStateLSTM`.
+The elementwise part exists in PyTorch and in C++ operations. PyTorch makes a dozen passes over the
+gates of all words, including padding, in the forward and again in the backward; the compiled
+extension makes one pass each, over real words only. Shapes and names are those of
+:class:`fairseq_casrnn.layers.SentenceStateLSTM`.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def lengths_of(x: Tensor) -> Tensor:
 
 
 class WordOps(Protocol):
-    """What both classes do. ``*`` stands for the dimensions of words: ``(T, B)``, or N of them.
+    """The interface of both classes. ``*`` stands for the words' dimensions: ``(T, B)``, or N.
 
     Attributes:
         lengths: ``(B, 1)``, in the order of the sentences' states.
@@ -86,10 +87,10 @@ class WordOps(Protocol):
     lengths: Tensor
 
     def rows(self, states: Tensor) -> Tensor:
-        """``(*, ·)`` of ``(T, B, ·)``."""
+        """Convert ``(T, B, ·)`` to ``(*, ·)``."""
 
     def to_padded(self, states: Tensor) -> Tensor:
-        """``(T, B, ·)`` of ``(*, ·)``, zero at padding."""
+        """Convert ``(*, ·)`` to ``(T, B, ·)``, zero at padding."""
 
     def nodes(self, states: Tensor) -> Tensor:
         """States ``(B, ·)`` of sentences, in the caller's order."""
@@ -98,7 +99,7 @@ class WordOps(Protocol):
         """``state`` (H) for every word, ``(*, H)``."""
 
     def window_concat(self, h: Tensor, window: int) -> tuple[Tensor, Tensor]:
-        """ξ ``(*, (2w+1)*H)``, zero beyond the sentence, and the sum of the words ``(B, H)``."""
+        """ξ ``(*, (2w+1)*H)``, zero beyond the sentence, and the sum of h over words ``(B, H)``."""
 
     def mix(
         self, gates: Tensor, gx: Tensor, gg: Tensor, c: Tensor, nodes: Tensor
@@ -134,7 +135,7 @@ class TorchWordOps:
         self.lengths = lengths.unsqueeze(1)
 
     def without_padding(self, states: Tensor) -> Tensor:
-        """``(T, B, ·)`` with zeros at padding, even where there was NaN."""
+        """``(T, B, ·)`` with padding set to zero, even if it was NaN."""
         return states if self.padding is None else states.masked_fill(self.padding, 0.0)
 
     def rows(self, states: Tensor) -> Tensor:
@@ -154,7 +155,7 @@ class TorchWordOps:
         return self.without_padding(state.expand(self.steps, self.batch, -1))
 
     def window_concat(self, h: Tensor, window: int) -> tuple[Tensor, Tensor]:
-        """ξ ``(T, B, (2w+1)*H)`` and the sum of the words ``(B, H)``."""
+        """ξ ``(T, B, (2w+1)*H)`` and the sum of h over words ``(B, H)``."""
         return torch.cat(self._around(h, window), -1), h.sum(0)
 
     def mix(
@@ -165,7 +166,7 @@ class TorchWordOps:
         shares = gates.size(-1) // size - 2
         window = (shares - 2 - cells) // 2
         mixing, o, u = (gx + gates + gg).split([shares * size, size, size], dim=-1)
-        # σ first and softmax after: the exponents lie in (0, 1), so nothing can overflow.
+        # The softmax is over values of σ in (0, 1), so exp cannot overflow.
         weights = mixing.sigmoid().exp().unflatten(-1, (shares, size))
         mixed = [u.tanh(), *self._around(c, window)]
         terms = [weights[..., k, :] * cell for k, cell in enumerate(mixed)]
@@ -190,7 +191,7 @@ class PackedWordOps:
     """:class:`WordOps` in C++ operations, on states ``(N, ·)`` of the real words, without padding.
 
     Rows are the first words of all sentences, the longest sentence first, then the second words,
-    and so on. Sentences' states are sorted by length, too, but for the results of :meth:`nodes`.
+    and so on. The sentences' states have the same order, except for the results of :meth:`nodes`.
     """
 
     def __init__(self, x: Tensor, lengths: Tensor | None):
@@ -204,11 +205,11 @@ class PackedWordOps:
         self.lengths = self.layout.sort(lengths).unsqueeze(1)
 
     def rows(self, states: Tensor) -> Tensor:
-        """``(N, ·)`` of ``(T, B, ·)``."""
+        """Convert ``(T, B, ·)`` to ``(N, ·)``."""
         return self.layout.pack(states)
 
     def to_padded(self, states: Tensor) -> Tensor:
-        """``(T, B, ·)`` of ``(N, ·)``, zero at padding."""
+        """Convert ``(N, ·)`` to ``(T, B, ·)``, zero at padding."""
         return self.layout.unpack(states)
 
     def nodes(self, states: Tensor) -> Tensor:
@@ -220,7 +221,7 @@ class PackedWordOps:
         return state.expand(sum(self.counts), -1)
 
     def window_concat(self, h: Tensor, window: int) -> tuple[Tensor, Tensor]:
-        """ξ ``(N, (2w+1)*H)`` and the sum of the words ``(B, H)``."""
+        """ξ ``(N, (2w+1)*H)`` and the sum of h over words ``(B, H)``."""
         around, total = _WindowConcat.apply(dense(h), window, self.counts)
         return around, total
 

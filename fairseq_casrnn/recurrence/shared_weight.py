@@ -1,6 +1,7 @@
-"""Linear maps of a loop's steps, which share a weight: it is packed once, its gradient summed once.
+"""Linear maps of the steps of a loop that share a weight, which is packed only once.
 
-On the engine ``cpp`` this saves up to a third of a sentence-state LSTM's time.
+The weight's gradient is accumulated in one buffer. On engine ``cpp`` this saves up to a third of
+the time of a sentence-state LSTM.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from .products import is_compiled, linear
 
 
 class SharedWeightLinear:
-    """:func:`.products.linear` without bias of several x in turn, with the same weight.
+    """:func:`.products.linear` without bias, for several inputs x with the same weight.
 
     The compiled extension packs ``weight`` once for all of them and accumulates its gradient in
-    place, where torch would allocate one for each x. Use an object for one forward and its
-    backward only; no x may have more rows than the first.
+    place, while torch would allocate a gradient for each x. Use an object for a single forward and
+    its backward; no x may have more rows than the first.
 
     Args:
         weight: ``(O, I)``.
@@ -32,7 +33,7 @@ class SharedWeightLinear:
     def __init__(self, weight: Tensor, times: int, engine: str | None = None):
         self._weight, self._engine = weight, engine
         self._shared: _PackedWeight | None = None
-        self._sink: Tensor | None = None  # the weight, where its gradient arrives
+        self._sink: Tensor | None = None  # view of the weight that gets its gradient
         single_or_double = weight.dtype in (torch.float32, torch.float64)
         if single_or_double and is_compiled(engine, weight):
             self._shared = _PackedWeight(times, inference=not torch.is_grad_enabled())
@@ -53,14 +54,15 @@ class SharedWeightLinear:
 class _PackedWeight:
     """A weight packed for products, and its gradient.
 
-    Autograd's nodes hold it; it must not hold any of them, nor the weight: a cycle is not freed.
+    Autograd's nodes refer to this object, so it must not refer to them or the weight: memory would
+    only be freed by the cycle collector.
     """
 
     def __init__(self, times: int, inference: bool):
         self.times, self.inference = times, inference
         self.factors: dict[bool, Any] = {}
         self.gradient: Tensor | None = None
-        self.backward_pass: int | None = None  # the one that computed the gradient
+        self.backward_pass: int | None = None  # number of the pass that computed it
 
     def product(self, x: Tensor, weight: Tensor, back: bool) -> Tensor:
         """x · weightᵀ, or x · weight if ``back``."""
@@ -77,7 +79,7 @@ class _PackedWeight:
 
         Autograd accumulates what is returned, so the buffer must be returned only once.
         """
-        # A backward that failed, or did not need this gradient, has left its buffer behind.
+        # A backward that failed, or did not need this gradient, leaves its buffer behind.
         current: int = torch._C._current_graph_task_id()
         if self.gradient is not None and self.backward_pass == current:
             OPS.add_mm_(self.gradient, grad.t(), x)
@@ -86,7 +88,7 @@ class _PackedWeight:
         return self.gradient
 
     def release(self, grad: Tensor) -> None:
-        """Forget the buffer, which is ``grad``, so that autograd can keep it without a copy."""
+        """Drop the reference to the buffer ``grad``, so that autograd can use it uncopied."""
         self.gradient = None
 
 

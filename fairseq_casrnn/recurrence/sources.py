@@ -1,4 +1,4 @@
-"""A digest of the C++ sources, which is compiled in and compared with the files on loading."""
+"""The digest of the C++ sources, stored in the extension and compared when it is loaded."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 def digest(package: Path) -> str | None:
     """The digest of all C++ files in the package; None without any, as in an installed wheel."""
     files = [path for where in ("csrc/*", "cells/*", "cells/*/*") for path in package.glob(where)]
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for path in sorted(files := [p for p in files if p.suffix in (".cpp", ".h")]):
         text = path.read_bytes()
-        found.update(f"{path.relative_to(package).as_posix()} {len(text)}\n".encode() + text)
-    return found.hexdigest()[:16] if files else None
+        sha256.update(f"{path.relative_to(package).as_posix()} {len(text)}\n".encode() + text)
+    return sha256.hexdigest()[:16] if files else None

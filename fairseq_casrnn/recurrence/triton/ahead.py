@@ -1,9 +1,8 @@
-"""Compile the kernels that a training will need in parallel, before they are needed.
+"""Compile the kernels of a training in parallel, before they are needed.
 
 Triton compiles each kernel at its first launch, which takes seconds, one kernel after another.
-Other threads can compile in the meantime. Here the forward and backward of layers and decoders run
-with inputs of zeros, for batches of both tile heights, and compile each kernel instead of launching
-it.
+Instead, other threads run the forward and backward of layers and decoders on zeros, with batches of
+both tile heights, and compile each kernel instead of launching it.
 """
 
 from __future__ import annotations
@@ -31,19 +30,19 @@ from .plan import HEIGHTS, chip
 logger = logging.getLogger(__name__)
 
 THREADS = 8
-"""More would slow down the training's own start, for a part of the work holds Python's lock."""
+"""More threads would slow down the start of training, since some of the work holds the GIL."""
 
 LOW = 1
-"""Rows of a batch that has the lower of two heights of tiles."""
+"""Rows of a batch for which tiles have the smaller of their two heights."""
 
 
 class Job(NamedTuple):
-    """What compiles a kernel.
+    """The compilation of one kernel.
 
     Attributes:
         kernel: its name.
-        run: makes the launch for which it is compiled.
-        batch: the number of rows that ``run`` has; 0 if the kernel is the same for all.
+        run: runs code that launches the kernel.
+        batch: number of rows in that launch; 0 if the kernel is the same for all batches.
     """
 
     kernel: str
@@ -52,7 +51,7 @@ class Job(NamedTuple):
 
 
 def start(jobs: list[Job], device: torch.device, rows: int) -> None:
-    """Start these jobs in other threads, first those for batches of ``rows`` or so; do not wait."""
+    """Start jobs in other threads without waiting; kernels for batches of ``rows`` come first."""
     high = rows >= max(job.batch for job in jobs)
 
     def is_later(job: Job) -> bool:
@@ -65,18 +64,18 @@ def start(jobs: list[Job], device: torch.device, rows: int) -> None:
 
 
 def run(job: Job, device: torch.device) -> None:
-    """Run a job. Errors are only logged, because the launch raises and handles them again."""
+    """Run a job. Errors are only logged, since the real launch raises and handles them again."""
     try:
         with compiling_only(job.kernel), torch.no_grad():
             if device.type == "cuda":
-                torch.cuda.set_device(device)  # of this thread
+                torch.cuda.set_device(device)  # the current device is per thread
             job.run()
     except Exception:
         logger.debug("%s could not be compiled ahead", job.kernel, exc_info=True)
 
 
 def batches(size: int, device: torch.device) -> tuple[int, int]:
-    """Two batch sizes, one for each height of tiles."""
+    """Two batch sizes, one for each tile height."""
     processors = chip(device)[0]
     columns = next((n for n in (-(-size // 16), -(-size // 32)) if n <= processors), processors)
     return LOW, HEIGHTS[0] * (processors // columns) + 1
@@ -85,7 +84,7 @@ def batches(size: int, device: torch.device) -> tuple[int, int]:
 def layer_jobs(
     cell: Cell, weight_ih: Tensor, weight_hh: Tensor, bias: Tensor, params: Sequence[Tensor]
 ) -> Iterator[Job]:
-    """The kernels that train a layer of this cell; parameters as of :func:`.one_step`."""
+    """The kernels that train a layer with this cell; parameters as in :func:`.one_step`."""
     w_ih, w_hh, b = (t.detach() for t in (weight_ih, weight_hh, bias))
     params = [p.detach() for p in params]
     for batch in batches(weight_hh.size(1), weight_hh.device):
@@ -102,7 +101,7 @@ def launch_layer(
     params: Sequence[Tensor],
     batch: int,
 ) -> None:
-    """Forward and backward over two steps of zeros."""
+    """Run forward and backward of a layer over two steps of zeros."""
     size, wide = weight_hh.size(1), accumulation_dtype(weight_hh.dtype)
     x = weight_ih.new_zeros(2, batch, weight_ih.size(1))
     h0 = x.new_zeros(batch, size)
@@ -138,11 +137,11 @@ def decoder_jobs(
     """The kernels that train a decoder with attention and input feeding.
 
     Args:
-        layers: as of :class:`..decoder.DecoderInputs`.
+        layers: as in :class:`..decoder.DecoderInputs`.
         embed_dim: E.
         weight_out: ``(H, H)``, W_oh.
-        dropped: whether there is dropout between layers, and on the output.
-        temperature: of soft routing, or None.
+        dropped: whether there is dropout between layers, and whether on the output.
+        temperature: scalar, of soft routing, or None.
     """
     for batch in batches(weight_out.size(0), weight_out.device):
         for kernel in ("decode_forward", "decode_backward"):
@@ -158,7 +157,7 @@ def launch_decoder(
     temperature: Tensor | None,
     batch: int,
 ) -> None:
-    """Forward and backward over two steps and three words of zeros."""
+    """Run forward and backward of a decoder over two steps and three source words of zeros."""
     size, new = weight_out.size(0), weight_out.new_zeros
     states = new(len(layers), batch, size)
     keys, mask = new(batch, 3, size), new(batch, 3, dtype=torch.bool)
@@ -196,7 +195,7 @@ def loss_jobs(weight: Tensor) -> Iterator[Job]:
 
 
 def launch_loss(weight: Tensor) -> None:
-    """Forward and backward of the loss of one row of zeros."""
+    """Run forward and backward of the loss for one row of zeros."""
     from .cross_entropy import launch_rows  # needs Triton
 
     launch_rows(weight.new_zeros(1, weight.size(0)))

@@ -1,4 +1,4 @@
-"""Launching kernels whose programs wait for each other, and the counters of their barriers."""
+"""Launch kernels whose programs wait for each other, and provide their barrier counters."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from .plan import Plan, interpreting
 
 
 class RefusedError(RuntimeError):
-    """The GPU has no room for a kernel, which has not run."""
+    """A kernel's programs do not fit on the GPU at the same time; nothing was launched."""
 
 
 class Counters:
-    """Zeros ``(COUNT,)`` for barriers. A launch takes unused ones; when there are not enough left,
-    all are zeroed again.
+    """A buffer of zeros ``(COUNT,)`` for barrier counters.
+
+    Each launch takes unused ones; when too few are left, the whole buffer is zeroed again.
     """
 
     COUNT = 1 << 14
-    ALIGNED = 4  # a kernel is compiled anew for an address that is not a multiple of 16 bytes
+    ALIGNED = 4  # counters per 16 bytes; a kernel is compiled again for other alignments
 
     def __init__(self, device: torch.device):
         self.lock, self.used = threading.Lock(), 0
@@ -31,7 +32,7 @@ class Counters:
             self.zeros = torch.zeros(self.COUNT, dtype=torch.int32, device=device)
 
     def take(self, count: int) -> Tensor:
-        """``count`` unused zeros."""
+        """A view of ``count`` unused zeros."""
         with self.lock:
             if self.used + count > self.COUNT:
                 self.zeros.zero_()
@@ -43,39 +44,39 @@ class Counters:
 
 @functools.cache
 def stream_counters(device: torch.device, stream: int) -> Counters:
-    """The counters of a stream, on which launches and zeroing run one after the other."""
+    """The counters of a stream, which orders launches and zeroing."""
     return Counters(device)
 
 
-def counters(how: Plan, gates: Tensor) -> Tensor:
-    """A counter, 0, for the barriers of each tile of rows; gates are ``(T, B, ·)``."""
-    return zeros(-(-gates.size(1) // how.tiles["ROWS"]), gates.device)
+def counters(launch_plan: Plan, gates: Tensor) -> Tensor:
+    """A zeroed barrier counter for each tile of rows; gates are ``(T, B, ·)``."""
+    return zeros(-(-gates.size(1) // launch_plan.tiles["ROWS"]), gates.device)
 
 
 def zeros(count: int, device: torch.device) -> Tensor:
-    """``count`` counters for one launch on the current stream."""
+    """``count`` zeroed counters, int32, for one launch on the current stream."""
     if device.type != "cuda" or count > Counters.COUNT or torch.cuda.is_current_stream_capturing():
         return torch.zeros(count, dtype=torch.int32, device=device)
     stream = torch._C._cuda_getCurrentRawStream(device.index)
     return stream_counters(device, stream).take(count)
 
 
-def launch(kernel: Any, how: Plan, /, backwards: bool = False, **arguments: Any) -> None:
-    """Run a kernel of :mod:`.kernels.sequences` over all steps, in reverse order if backwards.
+def launch(kernel: Any, launch_plan: Plan, /, backwards: bool = False, **arguments: Any) -> None:
+    """Run a kernel of :mod:`.kernels.sequences` over all steps, in reverse if ``backwards``.
 
     Raises:
-        RefusedError: the programs do not fit on the GPU after all.
+        RefusedError: the programs do not fit on the GPU at the same time.
     """
-    arguments |= how.tiles | {"count": counters(how, arguments["gates"])}
+    arguments |= launch_plan.tiles | {"count": counters(launch_plan, arguments["gates"])}
     steps = arguments["steps"]
     if interpreting():
         if not backwards:  # store the initial states
-            kernel[how.grid](**arguments, begin=0, end=0, BARRIER=False)
+            kernel[launch_plan.grid](**arguments, begin=0, end=0, BARRIER=False)
         for t in reversed(range(steps)) if backwards else range(steps):
-            kernel[how.grid](**arguments, begin=t, end=t + 1, BARRIER=False)
+            kernel[launch_plan.grid](**arguments, begin=t, end=t + 1, BARRIER=False)
         return
-    options = {"begin": 0, "end": steps, "BARRIER": True, "num_warps": how.tiles["SPLIT"]}
-    launch_together(kernel, how.grid, **arguments, **options)
+    options = {"begin": 0, "end": steps, "BARRIER": True, "num_warps": launch_plan.tiles["SPLIT"]}
+    launch_together(kernel, launch_plan.grid, **arguments, **options)
 
 
 def launch_together(kernel: Any, grid: tuple[int, int], /, **arguments: Any) -> None:

@@ -1,7 +1,7 @@
-"""Find and select the candidates of a beam search step on a GPU, in few launches.
+"""Find and select the candidates of a beam search step on a GPU with few launches.
 
-In PyTorch operations this takes about thirty launches, longer than the rest of a step of a small
-model. Here one kernel makes sums of log-probabilities of logits, and one selects among the best.
+With PyTorch operations this takes about thirty launches, longer than the rest of a step of a small
+model. Here, one kernel turns logits into sums of log-probabilities, and one selects among the best.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ def add_log_probabilities(
     sums,  # (N, V), may be logits
     first, of_first, second, of_second, third, of_third, V: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Writes the log-probabilities of a row's logits plus its score to ``sums``; NaN as -inf.
+    """Writes a row's log-probabilities plus its score to ``sums``; NaN counts as -inf.
 
-    From those of the words ``first``, ``second`` and ``third`` a number is subtracted.
+    The penalties ``of_first``, … are subtracted from the log-probabilities of the words ``first``,
+    ….
     """
     row = tl.program_id(0).to(tl.int64)
     logits += row * V
@@ -44,7 +45,7 @@ def add_log_probabilities(
 
 
 class TableNextWords:
-    """:class:`.next_words.NextWords` by a table of all sums."""
+    """:class:`.next_words.NextWords` with a table of all sums ``(B*K, V)``."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None):
         self.weight, self.bias = weight, bias
@@ -63,7 +64,7 @@ class TableNextWords:
 
 @on_its_device
 def add_scores(logits: Tensor, scores: Tensor, sums: Tensor, penalties: dict[int, float]) -> None:
-    """:func:`add_log_probabilities` for all rows; at most three words have penalties."""
+    """Launch :func:`add_log_probabilities` for all rows; at most three words may have penalties."""
     (first, of_first), (second, of_second), (third, of_third) = [
         *penalties.items(), *[(-1, 0.0)] * (3 - len(penalties)),
     ]  # fmt: skip
@@ -98,31 +99,31 @@ def choose_candidates(
     """
     sentence = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, WIDTH)
-    there, first = at < count, at < beam
+    valid, in_beam = at < count, at < beam
     found += sentence * count
     indices += sentence * count
-    here = sentence * beam
-    score = tl.load(found + at, mask=there, other=float("-inf"))
-    index = tl.load(indices + at, mask=there, other=0)
-    word, row = index % size, index // size + here
-    skipped = tl.load(ignored + here + at, mask=first, other=0) != 0
-    ends = there & (word == eos) & (score != float("-inf"))
-    ends_here = ends & first & ~skipped
-    tl.store(ended + here + at, ends_here, mask=first)
-    tl.store(ended_rows + here + at, row, mask=first)
-    tl.store(total + sentence, tl.load(collected + sentence) + tl.sum(ends_here.to(tl.int64), 0))
-    # Those that go on come first, in their order, then those that do not.
-    over = tl.where(first, ends_here | skipped, ends) & there
-    goes_on = (there & ~over).to(tl.int32)
+    base = sentence * beam
+    score = tl.load(found + at, mask=valid, other=float("-inf"))
+    index = tl.load(indices + at, mask=valid, other=0)
+    word, row = index % size, index // size + base
+    skipped = tl.load(ignored + base + at, mask=in_beam, other=0) != 0
+    ends = valid & (word == eos) & (score != float("-inf"))
+    collects = ends & in_beam & ~skipped
+    tl.store(ended + base + at, collects, mask=in_beam)
+    tl.store(ended_rows + base + at, row, mask=in_beam)
+    tl.store(total + sentence, tl.load(collected + sentence) + tl.sum(collects.to(tl.int64), 0))
+    # Candidates that continue come first, in their order, then the others.
+    stops = tl.where(in_beam, collects | skipped, ends) & valid
+    continues = (valid & ~stops).to(tl.int32)
     place = tl.where(
-        over, tl.sum(goes_on, 0) + tl.cumsum(over.to(tl.int32), 0), tl.cumsum(goes_on, 0)
+        stops, tl.sum(continues, 0) + tl.cumsum(stops.to(tl.int32), 0), tl.cumsum(continues, 0)
     )
     place -= 1
-    taken = there & (place < beam)
-    tl.store(parents + here + place, row, mask=taken)
-    tl.store(tokens + here + place, word, mask=taken)
-    tl.store(scores + here + place, score, mask=taken)
-    tl.store(covered + here + place, over, mask=taken)
+    taken = valid & (place < beam)
+    tl.store(parents + base + place, row, mask=taken)
+    tl.store(tokens + base + place, word, mask=taken)
+    tl.store(scores + base + place, score, mask=taken)
+    tl.store(covered + base + place, stops, mask=taken)
 
 
 @on_its_device

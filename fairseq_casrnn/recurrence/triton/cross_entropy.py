@@ -1,12 +1,12 @@
-"""Cross entropy of a linear map on a GPU: cuBLAS computes the logits, one kernel each way the rest.
+"""Cross entropy of a linear map on a GPU: logits from cuBLAS, one kernel forward, one backward.
 
 The forward kernel reduces each row of logits with an online softmax in float32. The backward kernel
-overwrites the logits with their gradient, already multiplied by the incoming one: a loss scale acts
-before anything is rounded to float16, as in PyTorch's own operations. (Gradients computed in the
+overwrites the logits with their gradient, which includes the incoming gradient, so that a loss
+scale acts before rounding to float16, as in PyTorch's own operations. (Gradients computed in the
 forward, as in Liger Kernel's ``FusedLinearCrossEntropy``, would underflow.)
 
-The logits, ``(N, V)`` in the weights' dtype, are kept for the backward up to ``KEPT`` bytes. Larger
-ones are computed some rows at a time, and again in the backward.
+Logits, ``(N, V)`` in the weights' dtype, are kept for the backward if they have at most ``KEPT``
+bytes. Otherwise they are computed in chunks of rows, and again in the backward.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from .host import on_its_device
 from .launching import may_launch, run
 
 KEPT = 2**30
-"""Up to this size in bytes, logits are kept for the backward."""
+"""Maximum bytes of logits that are kept for the backward."""
 CHUNK = 2**28
-"""Bytes of the logits that are computed at a time if they are not kept."""
+"""Bytes of logits per chunk if they are not kept."""
 BLOCK = 2048
-"""Classes that a program reads at a time."""
+"""Number of classes that a program processes at a time."""
 UNALIGNED = ["target", "stats", "grad"]
 NUMBERS = ["rows", "first", "pad", "target_share", "other_share"]
 
 
 @triton.jit
 def reduce_logits(logits, V: tl.constexpr, BLOCK: tl.constexpr):
-    """Of a row of V logits: the maximum, the sum of exponentials relative to it, and partial sums
-    ``(BLOCK,)`` of the logits."""
+    """Reductions of a row of V logits: the maximum, Σ exp(logit − maximum), and partial sums of the
+    logits ``(BLOCK,)``."""
     top, total, sums = -3.4e38, 0.0, tl.zeros([BLOCK], tl.float32)
     for start in range(0, V, BLOCK):
         at = start + tl.arange(0, BLOCK)
@@ -69,11 +69,11 @@ def forward_rows(
         logits += tl.program_id(0).to(tl.int64) * V
         top, total, sums = reduce_logits(logits, V, BLOCK)
         log_total = top + tl.log(total)
-        # NaN for a word that is none of the classes: nothing may be read out of bounds.
+        # NaN for a target that is not a class; it must not be read out of bounds.
         is_class = (word >= 0) & (word < V)
         nll = log_total - tl.load(logits + word, mask=is_class, other=float("nan")).to(tl.float32)
         loss = target_share * nll
-        if other_share > 0:  # without smoothing the sum is not read, as a logit may be -inf
+        if other_share > 0:  # otherwise skip the sum, which may contain -inf
             loss += other_share * (V * log_total - tl.sum(sums, 0))
     tl.store(stats + row, loss)
     tl.store(stats + rows + row, nll)
@@ -88,7 +88,7 @@ def backward_rows(
     grad,  # ()
     rows, first, pad, target_share, other_share, V: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Overwrites logits with their gradient, given that of the sum of losses, ``grad``."""
+    """Overwrites logits with their gradient; ``grad`` is the gradient of the summed loss."""
     row = first + tl.program_id(0)
     word = tl.load(target + row)
     log_total, scale = tl.load(stats + 2 * rows + row), tl.load(grad)
@@ -118,7 +118,7 @@ def launch(
     shares: Shares,
     **more: Any,
 ) -> None:
-    """Run a kernel on the rows of ``logits``, which are those from ``first`` on of the batch."""
+    """Run a kernel on ``logits``, whose first row is row ``first`` of the batch."""
     grid, (rows, size) = (logits.size(0),), (stats.size(1), logits.size(1))
     arguments = {"logits": logits, "target": target, "stats": stats, **more, **shares._asdict()}
     arguments |= {"rows": rows, "first": first, "V": size, "BLOCK": BLOCK, "num_warps": 8}
@@ -207,5 +207,5 @@ class _CrossEntropy(torch.autograd.Function):
 
 
 def _added(total: Tensor | None, part: Tensor) -> Tensor:
-    """Their sum, in float32 if there is a total."""
+    """The sum of both in float32, or ``part`` if there is no total yet."""
     return part if total is None else total.float().add_(part)

@@ -1,9 +1,9 @@
 """The decoder loop of :mod:`..decoder` on a GPU: engine ``triton``.
 
-Forward and backward are one cooperative launch each (:mod:`.kernels.decoder`). What can be computed
-for all steps at once is computed here: products with the embeddings before, gradients of weights
-after it. In half precision the products' factors are rounded; gates, states, attention weights and
-sums are float32.
+Forward and backward are one cooperative launch each (:mod:`.kernels.decoder`). This module computes
+what can be computed for all steps at once: products with the embeddings before the loop, weight
+gradients after it. In half precision only the products' factors are rounded; gates, states,
+attention weights and sums are float32.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ def why_not(d: DecoderInputs) -> str | None:
 
 
 def run(d: DecoderInputs) -> tuple[Tensor, Tensor]:
-    """As :func:`..decoder.run_reference`."""
+    """Run the loop; see :func:`..decoder.run_reference`."""
     tensors = flatten_layers(d.layers)
     constants = Constants(d.mask, d.drop_layers, d.drop_out, d.temperature)
-    given = d.embedded, d.h0, d.c0, d.keys, d.values, d.weight_out
+    inputs = d.embedded, d.h0, d.c0, d.keys, d.values, d.weight_out
     cells = [layer.cell for layer in d.layers]
-    if wants_gradient(*given, *tensors):
-        out, alpha = _Decode.apply(cells, constants, *given, *tensors)
+    if wants_gradient(*inputs, *tensors):
+        out, alpha = _Decode.apply(cells, constants, *inputs, *tensors)
         return out, alpha
     saved = run_forward(dense(d), keep=False)
     return saved.fed, saved.alphas.to(d.h0.dtype)
 
 
 def run_forward(d: DecoderInputs, keep: bool) -> Saved:
-    """The products with the embeddings, then the loop."""
+    """Compute the products with the embeddings, then run the loop."""
     embed_dim = d.embedded.size(-1)
     weights, names = gather_weights(d.layers, embed_dim)
     bottom, routed = d.layers[0], None
@@ -74,9 +74,9 @@ def run_forward(d: DecoderInputs, keep: bool) -> Saved:
 class _Decode(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, cells: list[Cell], constants: Constants, *given: Any
+        ctx: Any, cells: list[Cell], constants: Constants, *inputs_and_parameters: Any
     ) -> tuple[Tensor, Tensor]:
-        embedded, h0, c0, keys, values, weight_out, *tensors = given
+        embedded, h0, c0, keys, values, weight_out, *tensors = inputs_and_parameters
         mask, *dropped = constants
         layers = unflatten_layers(cells, tensors)
         d = dense(DecoderInputs(layers, embedded, h0, c0, keys, values, mask, weight_out, *dropped))
@@ -95,7 +95,7 @@ class _Decode(torch.autograd.Function):
         ctx: Any, grad_out: Tensor | None, grad_alphas: Tensor | None
     ) -> tuple[Tensor | None, ...]:
         check_backward("triton", grad_out, grad_alphas)
-        # Once: under torch.utils.checkpoint, ctx.saved_tensors cannot be read again.
+        # Under torch.utils.checkpoint, ctx.saved_tensors can be read only once.
         tensors, count = ctx.saved_tensors, len(Saved._fields)
         saved = Saved(*tensors[:count])
         embedded, h0, c0, keys, values, weight_out, *rest = tensors[count:]
@@ -126,19 +126,19 @@ def run_backward(
         stop(error)
     d_states_h, tensors = [], []
     for k, layer in enumerate(layers):
-        one = layer_grads(k, layer, d, saved, g)
+        of_layer = layer_grads(k, layer, d, saved, g)
         if k == 0:
-            d_embedded = embedded_grad(d, one.gates, one.scores)
+            d_embedded = embedded_grad(d, of_layer.gates, of_layer.scores)
         x = saved.hs[k - 1, 1:] if saved.ups is None else saved.ups[k - 1]
         inputs = (d.embedded, saved.fed) if k == 0 else (x,)
-        d_states_h.append(one.h0)
+        d_states_h.append(of_layer.h0)
         tensors += [
-            input_grad(one.gates, inputs, layer.weight_ih),
-            torch.mm(one.products.t(), saved.hs[k, :-1].flatten(0, 1)),
-            one.gates.sum(0, dtype=accumulation_dtype(dtype)).to(dtype),
+            input_grad(of_layer.gates, inputs, layer.weight_ih),
+            torch.mm(of_layer.products.t(), saved.hs[k, :-1].flatten(0, 1)),
+            of_layer.gates.sum(0, dtype=accumulation_dtype(dtype)).to(dtype),
             None
-            if one.scores is None or layer.attention is None
-            else input_grad(one.scores, inputs, layer.attention),
+            if of_layer.scores is None or layer.attention is None
+            else input_grad(of_layer.scores, inputs, layer.attention),
             *(p_grad.to(dtype) for p_grad in param_grads(k, layer, weights, g)),
         ]
     top, pre = saved.hs[-1, 1:], g.pre
@@ -158,7 +158,7 @@ class LayerGrads(NamedTuple):
     Attributes:
         gates, products: ``(T*B, ·)``, of the pre-activations and of U h.
         scores: ``(T*B, S)``, of a mixture's scores, or None.
-        h0: ``(B, H)``, without what does not come through U.
+        h0: ``(B, H)``, only the part that comes through U.
     """
 
     gates: Tensor
@@ -170,14 +170,14 @@ class LayerGrads(NamedTuple):
 def layer_grads(
     k: int, layer: DecoderLayer, d: DecoderInputs, saved: Saved, g: Grads
 ) -> LayerGrads:
-    """What the backward loop has computed for layer k."""
+    """The gradients of layer k, from the results of the backward loop."""
     d_gates, d_products, mixture, d_mixture = g.gates0, g.products0, saved.mixture0, g.mixture0
     if k > 0:
         d_gates, d_products = g.gates[k - 1], g.products[k - 1]
         mixture, d_mixture = at_step(saved.mixture, k - 1), at_step(g.mixture, k - 1)
     d_scores = None
     if layer.attention is not None and mixture is not None:
-        # Summed over tiles of units; hard routing has none.
+        # Summed over tiles of units; zero for hard routing.
         d_weights = torch.zeros_like(mixture) if d_mixture is None else d_mixture.sum(-3)
         d_scores = unmix(d_weights, mixture, d.temperature).to(d.h0.dtype).flatten(0, 1)
     width = layer.weight_hh.size(0)
@@ -186,7 +186,7 @@ def layer_grads(
 
 
 def embedded_grad(d: DecoderInputs, d_gates: Tensor, d_scores: Tensor | None) -> Tensor:
-    """The gradient of the embeddings, given those of the bottom layer."""
+    """The gradient of the embeddings, given the bottom layer's ``(T*B, ·)`` of gates and scores."""
     bottom, size = d.layers[0], d.embedded.size(-1)
     d_embedded = torch.mm(d_gates, bottom.weight_ih[:, :size])
     if d_scores is not None and bottom.attention is not None:
@@ -207,9 +207,9 @@ def param_grads(k: int, layer: DecoderLayer, weights: Weights, g: Grads) -> tupl
 
 
 def input_grad(d: Tensor, inputs: tuple[Tensor, ...], weight: Tensor) -> Tensor:
-    """The gradient of ``weight`` (M, I), given that of its products with ``inputs``, ``(T*B, M)``.
+    """The gradient of ``weight`` (M, I), given the gradient ``d`` (T*B, M) of its products.
 
-    Of two inputs ``(T, B, ·)``, side by side, the second is that of the step before.
+    ``inputs`` are one or two tensors ``(T, B, ·)``, concatenated; the second is delayed by a step.
     """
     if len(inputs) == 1:
         return torch.mm(d.t(), inputs[0].flatten(0, 1))

@@ -22,7 +22,7 @@ from .plan import chip
 
 
 class Weights(NamedTuple):
-    """The parameters as the kernels read them: the bottom layer's, and the others' stacked."""
+    """The parameters as the kernels read them; those of the upper layers are stacked."""
 
     w_ih0: Tensor | None
     w_hh0: Tensor
@@ -36,7 +36,7 @@ class Weights(NamedTuple):
 
 
 def stacked(tensors: list[Tensor | None]) -> Tensor | None:
-    """``(N, …)``, or None if there are none."""
+    """Stack tensors to ``(N, …)``, skipping None; None if nothing is left."""
     present = [t for t in tensors if t is not None]
     if not present:
         return None
@@ -46,7 +46,7 @@ def stacked(tensors: list[Tensor | None]) -> Tensor | None:
 
 
 def named(layer: DecoderLayer) -> tuple[str, Tensor | None]:
-    """The kernel's name, and the rows of elementwise parameters in the dtype of sums."""
+    """The name of the layer's kernel, and its elementwise parameters in the accumulation dtype."""
     assert layer.cell.kernel is not None  # as decoder.why_not has checked
     wide = accumulation_dtype(layer.weight_hh.dtype)
     like = torch.empty(0, dtype=wide, device=layer.weight_hh.device)
@@ -55,7 +55,7 @@ def named(layer: DecoderLayer) -> tuple[str, Tensor | None]:
 
 
 def gather_weights(layers: list[DecoderLayer], embed_dim: int) -> tuple[Weights, list[str]]:
-    """The parameters without the embedding's columns, and the names of the layers' kernels."""
+    """The parameters, without the columns for embeddings, and the names of the layers' kernels."""
     names, rows = zip(*(named(layer) for layer in layers), strict=True)
     bottom, upper = layers[0], layers[1:]
     fed = bottom.weight_ih.size(1) > embed_dim
@@ -76,7 +76,7 @@ def gather_weights(layers: list[DecoderLayer], embed_dim: int) -> tuple[Weights,
 
 
 def shape_of(cell: Cell, rows: Tensor | None, number: str = "") -> dict[str, int]:
-    """The kernels' arguments that describe a layer's cell."""
+    """The kernels' arguments that describe a layer's cell; their names end with ``number``."""
     return {
         f"BLOCKS{number}": cell.ih_blocks,
         f"PRODUCTS{number}": cell.hh_blocks,
@@ -114,7 +114,7 @@ class Saved(NamedTuple):
 
 
 def common(
-    layers: list[DecoderLayer], weights: Weights, d: DecoderInputs, how: Tiling
+    layers: list[DecoderLayer], weights: Weights, d: DecoderInputs, tile_plan: Tiling
 ) -> dict[str, Any]:
     """The arguments that both kernels have in common."""
     bottom, top = layers[0].cell, layers[-1].cell
@@ -138,17 +138,17 @@ def common(
         "WAYS": max(16, 1 << max(bottom.num_cells - 1, 0).bit_length()),
         **shape_of(bottom, weights.rows0, "0"),
         **shape_of(top, weights.rows),
-        **tiles(size, how, d.h0.dtype),
+        **tiles(size, tile_plan, d.h0.dtype),
     }
 
 
 def pointers(arguments: dict[str, Any], *names: str) -> dict[str, Any]:
-    """``arguments`` with some tensor for those of ``names`` that are None.
+    """``arguments`` with a placeholder tensor for those of ``names`` that are None.
 
-    The kernel does not read them, but with None another one would be compiled.
+    The kernel does not read them; None would require another compiled kernel.
     """
-    other = arguments["hs"]
-    return arguments | {n: other for n in names if arguments.get(n) is None}
+    placeholder = arguments["hs"]
+    return arguments | {n: placeholder for n in names if arguments.get(n) is None}
 
 
 def forward(
@@ -159,7 +159,7 @@ def forward(
     routed: Tensor | None,
     keep: bool,
 ) -> Saved:
-    """The forward loop; ``keep`` gates, candidate and mixture for the backward."""
+    """The forward loop; with ``keep``, gates, candidate and mixture are kept for the backward."""
     layers, (steps, batch) = d.layers, gx.shape[:2]
     depth, size, dtype = len(layers), d.h0.size(-1), d.h0.dtype
     wide, above = accumulation_dtype(dtype), layers[-1].cell
@@ -194,30 +194,30 @@ def forward(
         fed=fed,
         alphas=new(steps, batch, d.keys.size(1)),
     )
-    how, arguments = prepare(d, weights, names, batch, (steps + 1) * batch, batch)
+    tile_plan, arguments = prepare(d, weights, names, batch, (steps + 1) * batch, batch)
     arguments |= saved._asdict()
     arguments |= {"gx": gx, "routed": routed, "feed": None, "source": None}
-    start(how, arguments, states.new_empty(batch, size), steps)
+    start(tile_plan, arguments, states.new_empty(batch, size), steps)
     return saved
 
 
 def fitting(size: int, batch: int, device: torch.device) -> Tiling:
-    """The tiling for sizes of which :func:`.decoder.why_not` has checked that they fit."""
-    how = tiling(size, batch, chip(device)[0])
-    assert how is not None
-    return how
+    """The tiling for sizes that :func:`.decoder.why_not` has checked."""
+    tile_plan = tiling(size, batch, chip(device)[0])
+    assert tile_plan is not None
+    return tile_plan
 
 
 def prepare(
     d: DecoderInputs, weights: Weights, names: list[str], batch: int, plane: int, hop: int
 ) -> tuple[Tiling, dict[str, Any]]:
-    """The tiling, and the forward kernel's arguments that do not change with the step.
+    """The tiling, and those arguments of the forward kernel that are the same at every step.
 
-    In the buffers of states layers are ``plane`` rows apart, and steps ``hop``.
+    In the state buffers, layers are ``plane`` rows apart and steps ``hop`` rows.
     """
-    how = fitting(d.h0.size(-1), batch, d.h0.device)
+    tile_plan = fitting(d.h0.size(-1), batch, d.h0.device)
     tables = kernels("single_steps").FORWARD
-    arguments = common(d.layers, weights, d, how) | {
+    arguments = common(d.layers, weights, d, tile_plan) | {
         "padding": d.mask,
         "batch": batch,
         "plane": plane,
@@ -226,27 +226,29 @@ def prepare(
         "cell0": tables[names[0]],
         "cell": tables[names[-1]],
     }
-    return how, arguments
+    return tile_plan, arguments
 
 
-def start(how: Tiling, arguments: dict[str, Any], context: Tensor, steps: int) -> None:
-    """Launch the forward kernel; ``context`` (B, H) is a buffer that its programs share."""
+def start(tile_plan: Tiling, arguments: dict[str, Any], context: Tensor, steps: int) -> None:
+    """Launch the forward kernel; ``context`` (B, H) is a scratch buffer that its programs share."""
     arguments = arguments | {"context": context, "steps": steps}
     arguments = pointers(arguments, "w_ih0", "w_ih", "w_hh", "bias", "rows", "rows0")
     module = kernels("decoder")
-    launch(module.decode_forward, module.FORWARD, how, **arguments)
+    launch(module.decode_forward, module.FORWARD, tile_plan, **arguments)
 
 
 class Grads(NamedTuple):
-    """Gradients that the backward kernel computes; shapes as of :class:`Saved`.
+    """Gradients that the backward kernel computes; shapes as in :class:`Saved`.
 
     They have the accumulation dtype, unless said otherwise.
 
     Attributes:
         gates0, gates: of the pre-activations, in the weights' dtype.
         products0, products: of U h, in the weights' dtype.
-        rows0, rows: ``(tiles, 1 or L-1, rows, H)`` of the elementwise parameters, by tile of rows.
-        mixture0, mixture: of the mixtures' weights, by tile of units (first), or None.
+        rows0, rows: ``(tiles, 1 or L-1, rows, H)``, of the elementwise parameters, with a partial
+            sum per tile of rows; or None.
+        mixture0, mixture: of the mixtures' weights, with a partial sum per tile of units in a
+            dimension before B; or None.
         states: ``(L, B, H)``.
         pre: ``(T, B, H)``, of the output before its tanh.
         scores: ``(T, B, span)``.
@@ -275,12 +277,12 @@ def backward(
     grad_alphas: Tensor | None,
     retain: bool,
 ) -> Grads:
-    """The backward loop; ``retain`` the saved gates for another one."""
+    """The backward loop; with ``retain``, the saved gates are not overwritten."""
     assert saved.gates0 is not None
     assert saved.gates is not None
     hs, states, layers = saved.hs, saved.states, d.layers
     depth, steps, batch, size = len(layers), hs.size(1) - 1, *hs.shape[2:]
-    how = fitting(size, batch, hs.device)
+    tile_plan = fitting(size, batch, hs.device)
     bottom, above = layers[0].cell, layers[-1].cell
     new, zeros = states.new_empty, states.new_zeros
     overwrite = hs.dtype == states.dtype and not retain
@@ -298,16 +300,16 @@ def backward(
         gates=d_gates,
         products0=d_products0,
         products=d_products,
-        rows0=zeros(how.grid[0], 1, learned0, size) if learned0 else None,
-        rows=zeros(how.grid[0], depth - 1, learned, size) if learned else None,
-        mixture0=parts_like(saved.mixture0, how.grid[1], d.temperature),
-        mixture=parts_like(saved.mixture, how.grid[1], d.temperature),
+        rows0=zeros(tile_plan.grid[0], 1, learned0, size) if learned0 else None,
+        rows=zeros(tile_plan.grid[0], depth - 1, learned, size) if learned else None,
+        mixture0=parts_like(saved.mixture0, tile_plan.grid[1], d.temperature),
+        mixture=parts_like(saved.mixture, tile_plan.grid[1], d.temperature),
         states=zeros(depth, batch, size),
         pre=hs.new_empty(steps, batch, size),
         scores=new(steps, batch, d.keys.size(1)),
     )
     tables = kernels("single_steps").BACKWARD
-    arguments = common(layers, weights, d, how) | saved._asdict()
+    arguments = common(layers, weights, d, tile_plan) | saved._asdict()
     arguments |= {f"d_{name}": tensor for name, tensor in grads._asdict().items()}
     arguments |= {
         "grad_out": contiguous(grad_out),
@@ -317,7 +319,7 @@ def backward(
         "steps": steps,
         "GRADS0": learned0,
         "GRADS": learned,
-        "PARTS": how.grid[1],
+        "PARTS": tile_plan.grid[1],
         "cell0": tables[names[0]],
         "cell": tables[names[-1]],
     }
@@ -325,19 +327,19 @@ def backward(
         del arguments[name]
     arguments = pointers(arguments, "w_ih", "w_hh", "rows", "rows0", "d_rows", "d_rows0")
     module = kernels("decoder")
-    launch(module.decode_backward, module.BACKWARD, how, backwards=True, **arguments)
+    launch(module.decode_backward, module.BACKWARD, tile_plan, backwards=True, **arguments)
     return grads
 
 
 def parts_like(mixture: Tensor | None, parts: int, temperature: Tensor | None) -> Tensor | None:
-    """Buffers for each tile of units to write its part of the gradient of ``mixture`` (…, B, S)."""
+    """A buffer for partial gradients of ``mixture`` (…, B, S), one per tile of units."""
     if mixture is None or temperature is None:
         return None
     return mixture.new_empty(*mixture.shape[:-2], parts, *mixture.shape[-2:])
 
 
 def dense(d: DecoderInputs) -> DecoderInputs:
-    """``d`` with its tensors as the kernels read them: contiguous, or at least their rows."""
+    """``d`` with contiguous tensors, or for ``weight_out`` contiguous rows, as the kernels need."""
     names = ("keys", "values", "mask", "drop_layers", "drop_out")
     changed = {name: contiguous(getattr(d, name)) for name in names}
     if d.weight_out.stride(-1) != 1:

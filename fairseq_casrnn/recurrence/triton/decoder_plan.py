@@ -1,4 +1,4 @@
-"""How the kernels of :mod:`.kernels.decoder` are launched: grid, tiles, phases."""
+"""Launch the kernels of :mod:`.kernels.decoder`: grid, tile sizes, phases."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from .host import kernels
 from .plan import factors_of, interpreting
 
 WARPS = 8
-"""Warps of a program; each computes a part of a product's sum."""
+"""Warps of a program, among which the sum of a product is divided."""
 STAGES = 3
 """Pipeline stages of the loads in a product."""
 ROWS = 16, 32
-"""Heights of tiles: the second if not all rows fit on the GPU at once with the first."""
+"""Tile heights: the second if, with the first, the rows do not all fit on the GPU at once."""
 
 
 class Tiling(NamedTuple):
-    """The grid of programs (tiles of rows, tiles of units) and a program's tile."""
+    """The grid (tiles of rows, tiles of units), and the rows and units of a tile."""
 
     grid: tuple[int, int]
     rows: int
@@ -28,10 +28,10 @@ class Tiling(NamedTuple):
 
 
 def tiling(size: int, batch: int, processors: int) -> Tiling | None:
-    """How rows and units are divided into tiles, or None if they do not fit.
+    """The division of rows and units into tiles, or None if it does not fit.
 
-    The units of a tile depend on the size alone, and its rows are one of two numbers, so that few
-    kernels serve batches of all sizes.
+    A tile's units depend only on the hidden size, and its rows are one of two numbers, so that few
+    kernels suffice for all batch sizes.
     """
     for units in (16, 32):
         across = -(-size // units)
@@ -44,27 +44,31 @@ def tiling(size: int, batch: int, processors: int) -> Tiling | None:
     return Tiling((min(-(-batch // rows), room), across), rows, units)
 
 
-def tiles(size: int, how: Tiling, dtype: torch.dtype) -> dict[str, Any]:
-    """The kernels' arguments of the tiles' sizes and the products' precision, by name."""
-    share = -(-how.rows // how.grid[1])  # rows whose attention a program computes
-    together = min(4, 1 << (share - 1).bit_length())
-    halved = 1 if dtype in (torch.float16, torch.bfloat16) else 2
+def tiles(size: int, tile_plan: Tiling, dtype: torch.dtype) -> dict[str, Any]:
+    """The kernels' arguments for tile sizes and the precision of products, by name."""
+    share = -(-tile_plan.rows // tile_plan.grid[1])  # rows whose attention a program computes
+    rows_at_once = min(4, 1 << (share - 1).bit_length())
+    width = 1 if dtype in (torch.float16, torch.bfloat16) else 2
     return {
-        "ROWS": how.rows,
-        "UNITS": how.units,
-        "RB": together,
-        "SPAN": 32 // together,
+        "ROWS": tile_plan.rows,
+        "UNITS": tile_plan.units,
+        "RB": rows_at_once,
+        "SPAN": 32 // rows_at_once,
         "CHUNK": max(16, min(128, 1 << (size - 1).bit_length())),
-        "DEPTH": 256 // halved,
+        "DEPTH": 256 // width,
         "SPLIT": WARPS,
         **factors_of(dtype),
     }
 
 
 def launch(
-    kernel: Any, phases: tuple[str, ...], how: Tiling, backwards: bool = False, **arguments: Any
+    kernel: Any,
+    phases: tuple[str, ...],
+    tile_plan: Tiling,
+    backwards: bool = False,
+    **arguments: Any,
 ) -> None:
-    """Run a kernel over all steps: in one launch, or phase by phase in the interpreter.
+    """Run a kernel over all steps, in one launch, or in the interpreter phase by phase.
 
     With ``backwards``, steps and layers are in reverse order.
 
@@ -77,22 +81,24 @@ def launch(
         for t in reversed(range(steps)) if backwards else range(steps):
             for phase, layer in order(phases, layers, backwards):
                 first, last = (1, 1) if layer is None else (layer, layer + 1)
-                kernel[how.grid](
+                kernel[tile_plan.grid](
                     **arguments, begin=t, end=t + 1, first=first, last=last, PHASE=phase
                 )
         return
     tensor = arguments["hs"]
-    arguments["count"] = zeros(how.grid[0] * kernels("decoder").APART.value, tensor.device)
+    arguments["count"] = zeros(
+        tile_plan.grid[0] * kernels("decoder").COUNTER_STRIDE.value, tensor.device
+    )
     options = {"PHASE": "all", "num_warps": WARPS, "num_stages": STAGES}
     span = {"begin": 0, "end": steps, "first": 1, "last": layers}
     with torch.cuda.device_of(tensor):  # there may be several GPUs
-        launch_together(kernel, how.grid, **arguments, **span, **options)
+        launch_together(kernel, tile_plan.grid, **arguments, **span, **options)
 
 
 def order(
     phases: tuple[str, ...], layers: int, backwards: bool
 ) -> Iterator[tuple[str, int | None]]:
-    """The phases of a step; with those of the upper layers, the layer."""
+    """The phases of a step, each with its layer if it is a phase of the upper layers."""
     upper = [phase for phase in phases if phase in ("upper", "between")]
     for phase in phases:
         if phase not in upper:

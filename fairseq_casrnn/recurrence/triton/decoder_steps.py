@@ -15,10 +15,10 @@ from .decoder_plan import Tiling
 
 
 class TritonDecoderSteps:
-    """As :class:`.CppDecoderSteps`: one launch a step for all layers and the attention.
+    """Like :class:`.CppDecoderSteps`, with one launch per step for all layers and the attention.
 
-    On a GPU a step takes as long as its launches, so arguments that do not change with the step are
-    prepared once, and h and c are reordered in one operation if they have the same dtype.
+    Launches dominate the time of a step, so arguments that are the same at every step are prepared
+    once, and h and c are reordered in one operation if they have the same dtype.
     """
 
     def __init__(self, d: DecoderInputs, source: Tensor | None, input_feed: bool = True):
@@ -29,40 +29,40 @@ class TritonDecoderSteps:
         if not input_feed:
             self.weights = self.weights._replace(w_ih0=None, attention0=None)
         self.d, self.source = dense(d), source
-        # h of all layers and the input feeding, before and after a step; then c likewise, or h once
-        # more in the precision of sums: in the same buffer if the dtype is the same.
+        # The buffer has h of all layers and the input feeding, before and after a step, and c if it
+        # has the same dtype. Otherwise ``wide`` has c, or h in the accumulation dtype if needed.
         depth, batch, size = d.h0.shape
         self.planes = depth + 1
         wide = accumulation_dtype(d.h0.dtype)
-        together = d.c0 is not None and wide == d.h0.dtype
-        apart = not together and (d.c0 is not None or wide != d.h0.dtype)
-        self.buffer = d.h0.new_zeros(2, self.planes * (1 + together), batch, size)
-        self.wide = d.h0.new_zeros(2, self.planes, batch, size, dtype=wide) if apart else None
+        in_one_buffer = d.c0 is not None and wide == d.h0.dtype
+        separate = not in_one_buffer and (d.c0 is not None or wide != d.h0.dtype)
+        self.buffer = d.h0.new_zeros(2, self.planes * (1 + in_one_buffer), batch, size)
+        self.wide = d.h0.new_zeros(2, self.planes, batch, size, dtype=wide) if separate else None
         hs, states = self.views()
         hs[0, :depth] = d.h0
         if states is not hs:
             states[0, :depth] = d.h0 if d.c0 is None else d.c0
         self.stepped = False
-        self.how: Tiling | None = None
+        self.tile_plan: Tiling | None = None
         self.prepared: dict[str, Any] = {}
-        self.rows: int | None = None  # of the batch that is prepared
+        self.rows: int | None = None  # batch size of ``prepared``
 
     def views(self) -> tuple[Tensor, Tensor]:
-        """h and c, or h again for cells without c: ``(2, L + 1, B, H)`` each."""
+        """Views ``(2, L + 1, B, H)`` of h and of c, or of h again for cells without c."""
         hs = self.buffer[:, : self.planes]
         if self.wide is not None:
             return hs, self.wide
         return hs, self.buffer[:, self.planes :] if self.buffer.size(1) > self.planes else hs
 
     def step(self, embedded: Tensor) -> tuple[Tensor, Tensor]:
-        """Attention output ``(B, H)`` and weights ``(B, S)`` after embeddings ``(B, E)``."""
+        """One step: attention output ``(B, H)`` and weights ``(B, S)``, given embeddings (B, E)."""
         batch = self.buffer.size(2)
         if self.stepped:
             self.reorder(torch.arange(batch, device=self.buffer.device))
         self.stepped = True
-        if self.how is None or self.rows != batch:
+        if self.tile_plan is None or self.rows != batch:
             hop = self.buffer.size(1) * batch
-            self.how, shared = prepare(self.d, self.weights, self.names, batch, batch, hop)
+            self.tile_plan, shared = prepare(self.d, self.weights, self.names, batch, batch, hop)
             self.prepared = {**dict.fromkeys(Saved._fields), **shared}
             self.rows = batch
         hs, states = self.views()
@@ -78,20 +78,20 @@ class TritonDecoderSteps:
             "routed": None if self.routing is None else F.linear(embedded, self.routing),
             "source": self.source,
         }
-        start(self.how, self.prepared | changing, states.new_empty(batch, states.size(-1)), 1)
+        start(self.tile_plan, self.prepared | changing, states.new_empty(batch, states.size(-1)), 1)
         return out, alphas[0].to(out.dtype)
 
     def reorder(self, order: Tensor) -> None:
-        """The next step's rows continue the rows ``order`` (B',) of the last one."""
-        made = int(self.stepped)
-        self.buffer = continued(self.buffer, made, order)
-        self.wide = None if self.wide is None else continued(self.wide, made, order)
+        """Row i of the next step continues row ``order[i]`` of the last one; order is (B',)."""
+        current = int(self.stepped)
+        self.buffer = reordered(self.buffer, current, order)
+        self.wide = None if self.wide is None else reordered(self.wide, current, order)
         self.source = order.clone() if self.source is None else self.source.index_select(0, order)
         self.stepped = False
 
 
-def continued(states: Tensor, made: int, order: Tensor) -> Tensor:
-    """A buffer for a step that goes on from the rows ``order`` of ``states[made]``."""
+def reordered(states: Tensor, current: int, order: Tensor) -> Tensor:
+    """A buffer for the next step, which starts from the rows ``order`` of ``states[current]``."""
     buffer = states.new_empty(2, states.size(1), order.numel(), states.size(3))
-    torch.index_select(states[made], 1, order, out=buffer[0])
+    torch.index_select(states[current], 1, order, out=buffer[0])
     return buffer

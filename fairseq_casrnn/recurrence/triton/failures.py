@@ -1,9 +1,9 @@
-"""Whether Triton works here at all: a compiler, a driver, a folder that can be written.
+"""Detect whether Triton works on this machine: compiler, driver, a writable cache folder.
 
-When kernels are first launched, Triton compiles them, and a stub in C, into a folder in the user's
-home. If that fails, ``eager`` runs instead, and a message says why. It is noticed in two places:
-:func:`why_not` launches a trivial kernel before an engine is chosen; and :func:`attempt` wraps the
-launch of real ones, since the trivial one may have come from the cache.
+At the first launch, Triton compiles the kernel and a stub in C into a folder in the user's home. If
+that fails, ``eager`` runs instead, and a message says why. Failures are detected in two places:
+:func:`why_not` launches a trivial kernel before an engine is chosen, and :func:`attempt` wraps the
+launches of real kernels, since the trivial one may come from the cache.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from .plan import interpreting, supports_grid_barrier
 R = TypeVar("R")
 
 REFUSALS = (
-    "active drivers",  # it finds no CUDA driver
+    "active drivers",  # no CUDA driver
     "cache dir",
-    "Cannot find",  # its assembler
-    "PassManager",  # its compiler
+    "Cannot find",  # the assembler is missing
+    "PassManager",  # the compiler failed
     "no kernel image",
     "kernel image is invalid",
-    "unsupported toolchain",  # a driver older than Triton's assembler
+    "unsupported toolchain",  # the driver is older than Triton's assembler
     "operation not supported",
 )
-"""Parts of RuntimeErrors that are Triton's. Others, as of an illegal memory access, are bugs."""
+"""Substrings of Triton's own RuntimeErrors. Others, such as illegal memory accesses, are bugs."""
 
 failure: str | None = None
-"""Why a kernel of the engine failed, once one has."""
+"""Why a kernel of the engine failed, or None if none has."""
 trials: dict[int, str | None] = {}
-"""The result of :func:`try_out` for each GPU's number."""
+"""The result of :func:`try_out` by GPU index."""
 
 
 def why_not() -> str | None:
-    """Why kernels cannot run on the current GPU, and what to do; or None."""
+    """Why kernels cannot run on the current GPU, with a remedy; or None."""
     if failure is not None or interpreting():
         return failure
     if not torch.cuda.is_initialized() and not torch.cuda.is_available():
         return "torch sees no GPU"
     index = torch.cuda.current_device()
     if index not in trials:
-        # Nothing can be launched within a transformation or a capture: try the next time.
+        # Within a transformation or a graph capture, nothing can be launched: try again later.
         if not readable(torch.empty(0)) or torch.cuda.is_current_stream_capturing():
             return None
         trials[index] = try_out(index)
@@ -57,7 +57,7 @@ def why_not() -> str | None:
 
 
 def try_out(index: int) -> str | None:
-    """:func:`why_not` for the GPU of that number: by its kind, then by a trial."""
+    """:func:`why_not` for the GPU ``index``: check its type, then launch a trial kernel."""
     if torch.version.hip is not None:
         return "its kernels are for NVIDIA's GPUs"
     if not supports_grid_barrier(torch.device("cuda", index)):
@@ -73,7 +73,7 @@ def try_out(index: int) -> str | None:
 
 
 def trial(index: int) -> None:
-    """Launch the smallest kernel on the GPU of that number, and wait for it."""
+    """Launch a trivial kernel on the GPU ``index`` and wait for it."""
     from .kernels.trial import add_one  # needs Triton
 
     with torch.cuda.device(index):
@@ -85,8 +85,8 @@ def trial(index: int) -> None:
 def attempt(launch: Callable[[], R], otherwise: Callable[[], R]) -> R:
     """``launch()``, or ``otherwise()`` if Triton can neither compile nor launch its kernels.
 
-    After such a failure no kernel is tried again. ``launch`` must not have changed anything when it
-    fails; it is a forward, which writes nothing before its first launch.
+    After such a failure, no kernel is tried again. ``launch`` must not have side effects if it
+    fails; a forward writes nothing before its first launch.
     """
     try:
         return launch()
@@ -96,7 +96,7 @@ def attempt(launch: Callable[[], R], otherwise: Callable[[], R]) -> R:
 
 
 def give_up(error: Exception) -> None:
-    """Stop using the engine; raises ``error`` again if it is not about Triton's environment."""
+    """Stop using the engine. Raises ``error`` again unless Triton's environment caused it."""
     global failure
     reason = explain(error) if raised_in_triton(error) and not interpreting() else None
     if reason is None:
@@ -105,10 +105,10 @@ def give_up(error: Exception) -> None:
 
 
 def stop(error: Exception) -> NoReturn:
-    """:func:`give_up` in a backward, which no other engine can take over.
+    """:func:`give_up` in a backward pass, which no other engine can continue.
 
     Raises:
-        UserError: Triton cannot compile or launch; ``error`` itself if it is of another kind.
+        UserError: Triton cannot compile or launch. Any other ``error`` is raised as it is.
     """
     give_up(error)
     raise UserError(
@@ -118,13 +118,13 @@ def stop(error: Exception) -> NoReturn:
 
 
 def raised_in_triton(error: Exception) -> bool:
-    """Whether Triton raised the error, and not an operation around a launch."""
+    """Whether the error was raised within Triton, and not by an operation around a launch."""
     names = (f.f_globals.get("__name__", "") for f, _ in traceback.walk_tb(error.__traceback__))
     return any(name.partition(".")[0] == "triton" for name in names)
 
 
 def explain(error: Exception) -> str | None:
-    """What is missing and what to do, as a clause; None for errors of another kind."""
+    """A clause with the cause and a remedy; None for other kinds of errors."""
     compiler = "install gcc, or name a C compiler in the environment variable CC"
     if isinstance(error, subprocess.CalledProcessError):
         return (
@@ -147,7 +147,7 @@ def explain(error: Exception) -> str | None:
 
 
 def _triton_errors() -> tuple[type[Exception], ...]:
-    """Those of Triton's compiler; none if it was not imported."""
+    """The exceptions of Triton's compiler; empty if Triton was not imported."""
     errors = sys.modules.get("triton.errors")
     return () if errors is None else (errors.TritonError,)
 

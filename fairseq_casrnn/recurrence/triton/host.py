@@ -1,4 +1,4 @@
-"""What the modules that launch kernels share: loading kernels, placing and passing tensors."""
+"""Helpers for launching kernels: loading modules, devices, arguments, matrix products."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ R = TypeVar("R")
 
 @functools.cache
 def kernels(kind: str) -> Any:
-    """The module ``kernels.kind``; importing it needs Triton and takes a second."""
+    """The module ``kernels.<kind>``, whose import needs Triton and takes a second."""
     listen()
     return importlib.import_module(f"{__package__}.kernels.{kind}")
 
 
 @functools.cache
 def listen() -> None:
-    """Have Triton report what it compiles; an existing listener is kept."""
+    """Register :func:`compiled` as Triton's compilation listener, which calls an existing one."""
     import triton
 
     compilation = triton.knobs.compilation
@@ -38,7 +38,7 @@ def listen() -> None:
 
 
 def compiled(other: Any, *, src: Any, cache_hit: bool, **details: Any) -> None:
-    """Triton calls this after it has compiled a kernel, or read it from its cache on disk."""
+    """Called by Triton when it has compiled a kernel or read one from its cache on disk."""
     if other is not None:
         other(src=src, cache_hit=cache_hit, **details)
     module = getattr(getattr(src, "fn", None), "module", "")
@@ -59,7 +59,7 @@ def announce() -> None:
 
 
 def product(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
-    """The product of two matrices, written to ``out`` and summed in its precision."""
+    """Write the product of two matrices to ``out``, accumulated in the dtype of ``out``."""
     if a.dtype == out.dtype:
         return torch.mm(a, b, out=out)
     if a.is_cuda and hasattr(torch.ops.aten.mm, "dtype_out"):
@@ -68,9 +68,9 @@ def product(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
 
 
 def contiguous(tensor: MaybeTensor) -> MaybeTensor:
-    """``tensor``, or None, contiguous, without a pending negation, at a multiple of 16 bytes.
+    """``tensor``, or None, contiguous, without a pending negation, and aligned to 16 bytes.
 
-    For other addresses Triton would compile another kernel.
+    Triton would compile another kernel for other alignments.
     """
     if tensor is None:
         return None
@@ -81,17 +81,17 @@ def contiguous(tensor: MaybeTensor) -> MaybeTensor:
 @functools.cache
 @torch.inference_mode(False)
 def placeholder(dtype: torch.dtype, device: torch.device) -> Tensor:
-    """The argument of a kernel for a tensor that is missing; it is not read."""
+    """A tensor to pass to a kernel in place of a missing one; it is not read."""
     return torch.zeros(16, dtype=dtype, device=device)
 
 
 def optional_arguments(
     device: torch.device, **tensors: tuple[Tensor | None, torch.dtype]
 ) -> dict[str, Any]:
-    """Kernels' arguments for tensors that may be missing, and ``given``, which says which are not.
+    """Kernel arguments for tensors that may be missing, and ``given``, which tells which exist.
 
     Args:
-        device: of placeholders.
+        device: of the placeholders.
         tensors: ``(tensor or None, dtype)`` by name, in the order of :data:`.plan.GIVEN`.
     """
     arguments: dict[str, Any] = {}
@@ -103,9 +103,9 @@ def optional_arguments(
 
 
 def on_its_device(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorator: launch kernels on the device of the first tensor among the arguments.
+    """Decorator: make the device of the first tensor argument the current one.
 
-    There may be several GPUs. Tensors are also looked for in tuples.
+    Kernels are launched on the current GPU. Tensors in tuples count, too.
     """
 
     @functools.wraps(function)

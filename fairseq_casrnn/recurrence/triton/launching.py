@@ -1,12 +1,12 @@
-"""Launching Triton's kernels: with little work on the host, and not while they are compiled.
+"""Launch Triton kernels with little overhead on the host, and wait while they are compiled.
 
-``kernel[grid](…)`` examines every argument to find the compiled kernel. For the forty arguments of
-the kernels here that takes longer than a small kernel runs. :func:`run` keeps compiled kernels by
-what they depend on, and launches them directly. A training step of two layers, four launches, takes
-751 instead of 860 µs on the host (AMD EPYC, with launches that do nothing).
+``kernel[grid](…)`` examines every argument to find the compiled kernel. With forty arguments, this
+takes longer than a small kernel runs. :func:`run` caches compiled kernels by what they depend on
+and launches them directly. A training step of two layers, with four launches, takes 751 instead of
+860 µs on the host (AMD EPYC, launches without effect).
 
-Threads of :mod:`.ahead` compile a kernel instead of launching it, in :func:`compiling_only`; a
-launch of that kernel in another thread waits, in :func:`may_launch`.
+Within :func:`compiling_only`, the threads of :mod:`.ahead` compile a kernel instead of launching
+it. In other threads, :func:`may_launch` waits until such a kernel is compiled.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from typing import Any, NamedTuple
 import torch
 
 compiled_kernels: dict[tuple[Any, ...], Any] = {}
-"""What :func:`run` has launched, by what a compiled kernel depends on."""
+"""Compiled kernels that :func:`run` has launched, by what a compiled kernel depends on."""
 
 
 class Arguments(NamedTuple):
-    """Functions that take a kernel's arguments out of a dictionary; tuples, in their order.
+    """Functions that select a kernel's arguments from a dictionary, as tuples in their order.
 
     Attributes:
-        everything: all of them.
-        constants: those with ``tl.constexpr``.
-        numbers: those with ``do_not_specialize``.
-        pointers: the others: tensors, or None.
+        everything: all arguments.
+        constants: arguments declared ``tl.constexpr``.
+        numbers: arguments in ``do_not_specialize``.
+        pointers: all others, which are tensors or None.
     """
 
     everything: Callable[[dict[str, Any]], tuple[Any, ...]]
@@ -42,7 +42,7 @@ class Arguments(NamedTuple):
 
 @functools.cache
 def arguments_of(kernel: Any) -> Arguments | None:
-    """How :func:`run` reads the arguments of ``kernel``; None in Triton's interpreter."""
+    """The selectors of the arguments of ``kernel``; None in Triton's interpreter."""
     params = getattr(kernel, "params", None)
     if params is None:
         return None
@@ -54,56 +54,56 @@ def arguments_of(kernel: Any) -> Arguments | None:
 
 
 def getter(names: list[str]) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
-    """``itemgetter``, whose result is a tuple for one name or none, too."""
+    """``itemgetter`` that returns a tuple for any number of names."""
     if len(names) > 1:
         return itemgetter(*names)
     return lambda arguments: tuple(arguments[name] for name in names)
 
 
 def run(kernel: Any, grid: tuple[int, ...], /, **arguments: Any) -> None:
-    """``kernel[grid](**arguments)``.
+    """``kernel[grid](**arguments)``, with less overhead after the first launch.
 
-    Options like ``num_warps`` must follow from the kernel and its constants. All arguments that are
-    neither constants nor tensors must have ``do_not_specialize``.
+    Options such as ``num_warps`` must be determined by the kernel and its constants. All arguments
+    that are neither constants nor tensors must be in ``do_not_specialize``.
     """
-    known = arguments_of(kernel)
-    if known is None:
+    select = arguments_of(kernel)
+    if select is None:
         kernel[grid](**arguments)
         return
     dtypes = [
         None if p is None else p.dtype if p.data_ptr() & 15 == 0 else (p.dtype,)
-        for p in known.pointers(arguments)
+        for p in select.pointers(arguments)
     ]
-    small = all(-(2**31) <= number < 2**31 for number in known.numbers(arguments))
-    key = (kernel, current_device(), small, known.constants(arguments), *dtypes)
-    found = compiled_kernels.get(key)
-    if found is not None:
-        found[(*grid, 1, 1)](*known.everything(arguments))
+    small = all(-(2**31) <= number < 2**31 for number in select.numbers(arguments))
+    key = (kernel, current_device(), small, select.constants(arguments), *dtypes)
+    cached = compiled_kernels.get(key)
+    if cached is not None:
+        cached[(*grid, 1, 1)](*select.everything(arguments))
         return
-    made = kernel[grid](**arguments)
-    if small and made is not None:
-        compiled_kernels[key] = made
+    binary = kernel[grid](**arguments)
+    if small and binary is not None:
+        compiled_kernels[key] = binary
 
 
 def current_device() -> int:
-    """The current GPU's number, or -1."""
+    """The index of the current GPU, or -1."""
     return torch.cuda.current_device() if torch.cuda.is_initialized() else -1
 
 
 class _Thread(threading.local):
-    kernel: str | None = None  # the one kernel that this thread compiles; it launches none
+    kernel: str | None = None  # the kernel that this thread compiles, if any
 
 
 _thread = _Thread()
 _lock = threading.Lock()
 begun: dict[tuple[str, ...], threading.Event] = {}
-"""Kernels that threads compile or have compiled; the event is set when one is done."""
+"""Kernels whose compilation has begun, with an event that is set when it has ended."""
 _unfinished: list[tuple[str, ...]] = []
 
 
 @contextlib.contextmanager
 def compiling_only(kernel: str) -> Iterator[None]:
-    """This thread launches no kernels meanwhile; that of this name is compiled instead."""
+    """Launch no kernels in this thread; compile the one of this name when it would be launched."""
     _thread.kernel = kernel
     try:
         yield
@@ -112,9 +112,9 @@ def compiling_only(kernel: str) -> Iterator[None]:
 
 
 def may_launch(kernel: Any, grid: tuple[int, ...], arguments: dict[str, Any]) -> bool:
-    """Whether to launch a kernel: not in :func:`compiling_only`, where this compiles it.
+    """Whether to launch a kernel; within :func:`compiling_only`, compile it and return False.
 
-    Waits if another thread is compiling that kernel.
+    If another thread is compiling the kernel, wait for that.
     """
     if _thread.kernel is None:
         if _unfinished and (event := begun.get(_key(kernel, arguments))):
@@ -133,9 +133,9 @@ def _compile_once(kernel: Any, grid: tuple[int, ...], arguments: dict[str, Any])
         begun[key] = event
         _unfinished.append(key)
     try:
-        made = kernel.warmup(grid=grid, **arguments)
-        if torch.cuda.is_initialized() and made is not None:
-            _ = made.run  # loads it; before Triton 3.7, this compiles a launcher in C for a second
+        binary = kernel.warmup(grid=grid, **arguments)
+        if torch.cuda.is_initialized() and binary is not None:
+            _ = binary.run  # loads it; before Triton 3.7, compiles a launcher in C for a second
     finally:
         with _lock:
             _unfinished.remove(key)
@@ -143,6 +143,6 @@ def _compile_once(kernel: Any, grid: tuple[int, ...], arguments: dict[str, Any])
 
 
 def _key(kernel: Any, arguments: dict[str, Any]) -> tuple[str, ...]:
-    """What distinguishes a model's kernels from each other."""
+    """A key that tells the kernels of a model apart."""
     names = "cell0", "cell", "size", "ROWS", "FACTOR", "PRECISION", "V"
     return kernel.__name__, *(str(arguments.get(name)) for name in names)

@@ -1,19 +1,19 @@
 """Engine ``triton``: the loop of :mod:`..eager` on a GPU.
 
 The product with the input is computed for all steps at once before the loop, the gradients of the
-weights after it. The loop is one launch (:mod:`.kernels.sequences`); in float64, for a single step,
-and on GPUs that do not support that, each step is a product U h and one kernel with all of the
-cell's maths (:mod:`.kernels.single_steps`). A small layer takes longer to launch than to compute,
-so the kernels do themselves what would take another operation in torch.
+weights after it. The loop is one launch (:mod:`.kernels.sequences`). In float64, for a single step,
+and on GPUs that do not support such a launch, each step is a product U h and one kernel for the
+cell's elementwise maths (:mod:`.kernels.single_steps`). In a small layer, launches take longer than
+the computation, so the kernels include work that would take further torch operations.
 
 In float16 and bfloat16 only the products' factors are rounded: gates, cell states (h, for a cell
 without c) and their gradients are float32. The cells ``cs`` that :func:`run` returns are then
 float32, for the layer above; everything else has the inputs' dtype.
 
-The engine runs on CUDA tensors, and on others in Triton's interpreter (``TRITON_INTERPRET=1``),
-which is for tests. For other tensors, for a cell without a kernel, and if Triton does not work
-(:mod:`.failures`), the fallback runs: ``eager`` on a GPU, on the CPU its default engine.
-Kernels are compiled when they are first launched.
+The engine runs on CUDA tensors and, in Triton's interpreter (``TRITON_INTERPRET=1``, for tests), on
+CPU tensors. For other tensors, for a cell without a kernel, and if Triton does not work
+(:mod:`.failures`), the fallback runs: ``eager`` on a GPU, the default engine on the CPU. Kernels
+are compiled at their first launch.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ def run(inputs: LayerInputs) -> LayerOutputs:
     cell, last, params = inputs.cell, inputs.last, inputs.params
     tensors = LoopTensors.of(inputs)
     if wants_gradient(*tensors, *params):
-        learned: LayerOutputs = _Loop.apply(cell, last, *tensors, *params)
-        return learned
+        result: LayerOutputs = _Loop.apply(cell, last, *tensors, *params)
+        return result
     return outputs(cell, *forward(cell, tensors, last, params, keep=False))
 
 
 def outputs(cell: Cell, saved: Saved, h_n: Tensor, c_n: Tensor | None) -> LayerOutputs:
-    """What an engine returns."""
+    """The outputs of :func:`run`."""
     return saved.hs[1:], saved.states[1:] if cell.has_cell else None, h_n, c_n
 
 
 class _Loop(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, cell: Cell, last: Tensor | None, *given: Any) -> LayerOutputs:
-        tensors, params = LoopTensors(*given[:8]), given[8:]
+    def forward(ctx: Any, cell: Cell, last: Tensor | None, *arguments: Any) -> LayerOutputs:
+        tensors, params = LoopTensors(*arguments[:8]), arguments[8:]
         saved, h_n, c_n = forward(cell, tensors, last, params, keep=True)
         ctx.cell = cell
         gx, x, weight_ih, bias, weight_hh, h0, c0, side = tensors
@@ -76,7 +76,7 @@ class _Loop(torch.autograd.Function):
         d_gates = gates if overwrite else torch.empty_like(gates, dtype=hs.dtype)
         _, _, _, wants_x, _, _, wants_hh, wants_h, wants_c, wants_side, *_ = ctx.needs_input_grad
         try:
-            made = backward(
+            results = backward(
                 cell,
                 saved,
                 side=side,
@@ -88,20 +88,20 @@ class _Loop(torch.autograd.Function):
             )
         except Exception as error:
             stop(error)
-        d_params = cell.kernel_param_grads(made.rows, rows, params)
+        d_params = cell.kernel_param_grads(results.rows, rows, params)
         d_params = [d.to(p.dtype) for d, p in zip(d_params, params, strict=True)]
         d_gx, d_x, d_weight_ih, d_bias = input_grads(d_gates, x, weight_ih, wants_x)
         d_weight_hh = dh = None
         if wants_hh:
-            d_weight_hh = torch.mm(made.products.flatten(0, 1).t(), hs[:-1].flatten(0, 1))
+            d_weight_hh = torch.mm(results.products.flatten(0, 1).t(), hs[:-1].flatten(0, 1))
         if wants_h:
-            dh = torch.empty_like(made.state)
-            product(made.products[0], weight_hh, dh)
-            dh = dh if cell.has_cell else dh.add_(made.state)
-        dc = made.state if wants_c else None
+            dh = torch.empty_like(results.state)
+            product(results.products[0], weight_hh, dh)
+            dh = dh if cell.has_cell else dh.add_(results.state)
+        dc = results.state if wants_c else None
         d_gx, d_bias, dh, dc, d_side = (
             g if g is None else g.to(dtype)
-            for g, dtype in zip((d_gx, d_bias, dh, dc, made.side), ctx.dtypes, strict=True)
+            for g, dtype in zip((d_gx, d_bias, dh, dc, results.side), ctx.dtypes, strict=True)
         )
         return None, None, d_gx, d_x, d_weight_ih, d_bias, d_weight_hh, dh, dc, d_side, *d_params
 
@@ -109,7 +109,7 @@ class _Loop(torch.autograd.Function):
 def input_grads(
     d_gates: Tensor, x: Tensor | None, weight_ih: Tensor | None, wants_x: bool
 ) -> tuple[Tensor | None, ...]:
-    """Gradients of gx, x, weight_ih and bias: of gx alone if there is no x, else of the others."""
+    """Gradients of gx, x, weight_ih and bias; without x only of gx, with x only of the others."""
     if x is None or weight_ih is None:
         return d_gates, None, None, None
     flat = d_gates.flatten(0, 1)

@@ -1,7 +1,7 @@
 """The time loops of engine ``triton``, forward and backward.
 
-One launch runs all steps if :mod:`.plan` has a plan for it; otherwise a step is a matrix
-product and a launch.
+One launch runs all steps if :mod:`.plan` has a plan for it; otherwise each step is a matrix product
+and a launch.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ StateGrads: TypeAlias = tuple[Tensor | None, Tensor | None, Tensor | None, Tenso
 """The incoming gradients of hs, cs, h_n and c_n."""
 
 TILE = 4, 128
-"""Rows and units of a tile in a launch for one step, at most: few, to spread over the whole GPU."""
+"""Maximum rows and units of a tile in a launch for one step; small, to use the whole GPU."""
 
 
 def explain_steps(reason: str) -> None:
-    """Log once why a sequence is not run in one launch."""
+    """Log once why each step needs a launch of its own."""
     log_once(logging.INFO, "engine 'triton' launches a kernel a step: %s", reason)
 
 
@@ -56,7 +56,7 @@ class Grads(NamedTuple):
 
     Attributes:
         products: of U h for all steps, ``(T, B, hh_blocks*H)``.
-        side: of :class:`.inputs.LoopTensors`' side, or None.
+        side: of ``side`` in :class:`.inputs.LoopTensors`, or None.
         rows: of the rows of elementwise parameters, or None.
         state: ``(B, H)``, of the initial state.
     """
@@ -68,7 +68,7 @@ class Grads(NamedTuple):
 
 
 def single_steps(batch: int, size: int) -> Plan:
-    """The plan of a launch for one step."""
+    """The plan for a launch of a single step."""
     rows, units = TILE[0], min(TILE[1], 1 << (size - 1).bit_length())
     return Plan((-(-batch // rows), -(-size // units)), {"ROWS": rows, "UNITS": units})
 
@@ -80,7 +80,7 @@ def arguments(cell: Cell, saved: Saved, side: Tensor | None, table: str) -> dict
         "gates": gates,
         "candidate": candidate,
         "side": contiguous(side),
-        "rows": gates if rows is None else rows,  # if there are none, it is not read
+        "rows": gates if rows is None else rows,  # a placeholder that is not read
         "states": states,
         "batch": hs.size(1),
         "steps": gates.size(0),
@@ -94,7 +94,7 @@ def arguments(cell: Cell, saved: Saved, side: Tensor | None, table: str) -> dict
 
 
 def allocate(cell: Cell, tensors: LoopTensors, params: Sequence[Tensor]) -> Saved:
-    """Buffers for the forward; gates start as W x, or as W x + b from ``gx``."""
+    """Buffers for the forward; gates are initialised to W x, or to ``gx``, which includes b."""
     gx, x, weight_ih, _, weight_hh, h0, _, _ = tensors
     dtype, wide = weight_hh.dtype, accumulation_dtype(weight_hh.dtype)
     batch, size = h0.shape
@@ -122,7 +122,7 @@ def forward(
     params: Sequence[Tensor],
     keep: bool,
 ) -> tuple[Saved, Tensor, Tensor | None]:
-    """The forward loop; ``keep`` the activated gates for the backward.
+    """The forward loop; with ``keep``, the activated gates are kept for the backward.
 
     Returns:
         Saved, and h and c ``(B, H)`` at each row's last step; c is None for a cell without c.
@@ -137,15 +137,15 @@ def forward(
     shared |= {"bias": contiguous(tensors.bias), "hs": hs, "h_n": h_n, "c_n": c_n, "KEEP": keep}
     shared |= {"ADDED": cell.hh_blocks - cell.num_separate_gates}
     shared |= optional_arguments(gates.device, last=(last, torch.int64))
-    whole = plan(cell, weight_hh, batch) if steps > 1 else None
-    if whole is not None:
+    sequence_plan = plan(cell, weight_hh, batch) if steps > 1 else None
+    if sequence_plan is not None:
         inputs: dict[str, Any] = {
             "weight": contiguous(weight_hh),
             "h0": contiguous(h0),
             "c0": contiguous(c0),
         }
         try:
-            launch(kernels("sequences").forward_sequence, whole, **shared, **inputs)
+            launch(kernels("sequences").forward_sequence, sequence_plan, **shared, **inputs)
         except RefusedError as error:
             explain_steps(str(error))
         else:
@@ -162,7 +162,7 @@ def forward(
 
 
 def trained(cell: Cell, rows: Tensor | None) -> int:
-    """The number of rows of elementwise parameters that have a gradient."""
+    """The number of rows of elementwise parameters for which to compute gradients."""
     return rows.size(0) if cell.params and rows is not None else 0
 
 
@@ -200,31 +200,38 @@ def backward(
     incoming = dict(zip(names, zip(grads, dtypes, strict=True), strict=True))
     shared |= optional_arguments(gates.device, last=(last, torch.int64), **incoming)
 
-    def sums(how: Plan) -> dict[str, Tensor | None]:
-        """Buffers for gradients of which each tile of rows, or of units, sums its own part."""
+    def partial_sums(launch_plan: Plan) -> dict[str, Tensor | None]:
+        """Buffers for gradients to which each tile of rows, or of units, adds a partial sum."""
         d_rows, d_side = gates, None
         if rows is not None and shared["GRADS"]:
-            d_rows = gates.new_zeros(-(-batch // how.tiles["ROWS"]), *rows.shape)
+            d_rows = gates.new_zeros(-(-batch // launch_plan.tiles["ROWS"]), *rows.shape)
         if side is not None and cell.num_cells:
-            d_side = gates.new_empty(how.grid[1], *side.shape)
+            d_side = gates.new_empty(launch_plan.grid[1], *side.shape)
         elif side is not None and wants_side:
             d_side = torch.empty_like(side, memory_format=torch.contiguous_format)
         return {"d_rows": d_rows, "d_side": d_side}
 
-    whole = plan(cell, weight_hh, batch, backwards=True) if steps > 1 else None
-    if whole is not None:
-        kernel, parts = kernels("sequences").backward_sequence, sums(whole)
+    sequence_plan = plan(cell, weight_hh, batch, backwards=True) if steps > 1 else None
+    if sequence_plan is not None:
+        kernel, parts = kernels("sequences").backward_sequence, partial_sums(sequence_plan)
         try:
-            launch(kernel, whole, backwards=True, **shared, **parts, weight=contiguous(weight_hh))
+            launch(
+                kernel,
+                sequence_plan,
+                backwards=True,
+                **shared,
+                **parts,
+                weight=contiguous(weight_hh),
+            )
         except RefusedError as error:
             explain_steps(str(error))
-            whole = None
-    if whole is None:
-        how = single_steps(batch, size)
-        kernel, parts = kernels("single_steps").backward_step, sums(how)
+            sequence_plan = None
+    if sequence_plan is None:
+        step_plan = single_steps(batch, size)
+        kernel, parts = kernels("single_steps").backward_step, partial_sums(step_plan)
         dh = torch.empty_like(d_state)
         for t in reversed(range(steps)):
-            run(kernel, how.grid, **shared, **parts, **how.tiles, dh=dh, t=t)
+            run(kernel, step_plan.grid, **shared, **parts, **step_plan.tiles, dh=dh, t=t)
             if t > 0:
                 product(d_products[t], weight_hh, dh)
     d_rows, d_side = parts["d_rows"], parts["d_side"]

@@ -1,8 +1,9 @@
-"""Whether the kernels of :mod:`.kernels.sequences` can run a layer, and their tiles.
+"""Decide whether the kernels of :mod:`.kernels.sequences` can run a layer, and choose their tiles.
 
-A multiprocessor runs one program at a time, and programs that wait for each other must be on the
-GPU at the same time: UNITS is chosen so that there are no more tiles of units than multiprocessors.
-A kernel is compiled per layer size, dtype and one of two heights of row tiles, for any batch size.
+A multiprocessor runs one program at a time, and programs that wait for each other must all run at
+the same time. UNITS is therefore chosen so that there are no more tiles of units than
+multiprocessors. One kernel is compiled for each hidden size, dtype and tile height, of which there
+are two; it serves any batch size.
 """
 
 from __future__ import annotations
@@ -17,28 +18,28 @@ from torch import Tensor
 from ...cells.base import Cell
 
 HEIGHTS = 16, 32
-"""Rows of a tile: the first spreads a batch over the GPU; the second if not all tiles fit then."""
+"""Rows of a tile: the first, which uses more multiprocessors, unless the tiles do not all fit."""
 DEPTHS = 256, 128
-"""Columns that are loaded and multiplied at once."""
+"""Columns that are loaded and multiplied at a time."""
 AHEAD = {2: 3, 4: 2, 8: 2}
-"""How many such groups of columns are prefetched into registers, by bytes of a weight."""
+"""How many such groups of columns are prefetched into registers, by bytes per weight."""
 SUMS = 32 * 16 * 5
-"""Elements of products' results that fit in the registers of each warp at once."""
+"""Elements of products' results that fit in a warp's registers."""
 SPARE = 1024
-"""Bytes of shared memory left for anything but products' factors."""
+"""Bytes of shared memory reserved for anything but the factors of products."""
 GIVEN = tuple(1 << bit for bit in range(5))
-"""Bits of the kernels' argument ``given``: whether there are ``last`` and gradients of all h, all
-c, the last h and the last c. With None for these, a kernel would be compiled per combination."""
+"""Bits of the kernels' argument ``given``: which of ``last`` and the gradients of hs, cs, h_n and
+c_n are given. If None were passed for missing ones, each combination would need its own kernel."""
 OFF = ("", "0", "false", "False")
-"""Values of an environment variable that mean no."""
+"""Values of an environment variable that mean "off"."""
 
 
 class Plan(NamedTuple):
-    """How a kernel is launched.
+    """The grid and the tile sizes of a launch.
 
     Attributes:
         grid: numbers of tiles of rows and of units.
-        tiles: the kernel's arguments of the tiles' sizes, by name.
+        tiles: the kernel's arguments for tile sizes, by name.
     """
 
     grid: tuple[int, int]
@@ -46,11 +47,11 @@ class Plan(NamedTuple):
 
 
 class Chip(NamedTuple):
-    """What bounds a launch on a GPU.
+    """The limits of a GPU for a launch.
 
     Attributes:
         processors: number of multiprocessors.
-        memory: bytes of shared memory that a program may have on each.
+        memory: maximum bytes of shared memory per program.
     """
 
     processors: int
@@ -67,7 +68,7 @@ def interpreting() -> bool:
 
 @functools.cache
 def chip(device: torch.device) -> Chip:
-    """The chip of ``device``; H200's in the interpreter."""
+    """The limits of ``device``; in the interpreter those of an H200."""
     if device.type != "cuda":
         return H200
     found = torch.cuda.get_device_properties(device)
@@ -77,25 +78,25 @@ def chip(device: torch.device) -> Chip:
 
 @functools.cache
 def supports_grid_barrier(device: torch.device) -> bool:
-    """Whether programs on ``device`` may wait for each other: NVIDIA's from Ampere on."""
+    """Whether programs on ``device`` may wait for each other: on NVIDIA GPUs from Ampere on."""
     if device.type != "cuda":
         return True
     return torch.version.hip is None and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def persistent_kernels_enabled() -> bool:
-    """Whether a launch may run a whole sequence: not with CASRNN_TRITON_SEQUENCES=0."""
+    """Whether a launch may run a whole sequence; CASRNN_TRITON_SEQUENCES=0 disables this."""
     return os.environ.get("CASRNN_TRITON_SEQUENCES", "1") not in OFF
 
 
 def plan(cell: Cell, weight_hh: Tensor, batch: int, backwards: bool = False) -> Plan | None:
-    """How one launch runs a whole sequence; None if it cannot.
+    """The plan for running a whole sequence in one launch; None if that is impossible.
 
     Args:
         cell: the cell.
         weight_hh: ``(hh_blocks*H, H)``.
         batch: number of rows.
-        backwards: whether it is for the backward.
+        backwards: whether to plan the backward.
     """
     if not (persistent_kernels_enabled() and supports_grid_barrier(weight_hh.device)):
         return None
@@ -105,7 +106,7 @@ def plan(cell: Cell, weight_hh: Tensor, batch: int, backwards: bool = False) -> 
 
 
 class PlanKey(NamedTuple):
-    """What a plan depends on in a recurrent weight: its blocks, H, dtype and device."""
+    """The properties of a recurrent weight that determine a plan: blocks, H, dtype, device."""
 
     blocks: int
     size: int
@@ -117,7 +118,7 @@ class PlanKey(NamedTuple):
 def _plan(
     key: PlanKey, batch: int, backwards: bool, rounded: bool, interpreted: bool
 ) -> Plan | None:
-    """:func:`plan`, which depends on nothing else."""
+    """:func:`plan`, cached by everything it depends on."""
     blocks, size, dtype, device = key
     if dtype == torch.float64 and not interpreted:
         return None
@@ -138,10 +139,10 @@ class Product(NamedTuple):
 
     Attributes:
         size: H.
-        blocks: of U, ``(blocks*H, H)``.
-        width: bytes of a weight.
-        parts: number of factors into which a weight is split, of ``width`` bytes each.
-        backwards: whether it sums over the rows of U; if not, each block has a result of its own.
+        blocks: number of blocks of U, ``(blocks*H, H)``.
+        width: bytes per weight.
+        parts: number of terms into which each weight is split, of ``width`` bytes each.
+        backwards: whether the product sums over all rows of U; otherwise each block has a result.
     """
 
     size: int
@@ -152,7 +153,7 @@ class Product(NamedTuple):
 
 
 def layout(product: Product, batch: int, processors: int, memory: int) -> dict[str, Any] | None:
-    """The tiles' sizes, or None if a tile does not fit; for the GPU's numbers see :func:`chip`."""
+    """The tile sizes, or None if no tile fits; for the GPU's limits see :class:`Chip`."""
     size, blocks, width, parts, backwards = product
     results, summed = (1, blocks * size) if backwards else (blocks, size)
     units = next((n for n in (16, 32, 64) if -(-size // n) <= processors), None)
@@ -160,7 +161,8 @@ def layout(product: Product, batch: int, processors: int, memory: int) -> dict[s
         return None
     columns = -(-size // units)
     rows = next((n for n in HEIGHTS if -(-batch // n) * columns <= processors), HEIGHTS[-1])
-    group = -(-results // -(-results * rows * units // SUMS))  # as few groups as possible
+    # Blocks per group, with as few groups as possible.
+    group = -(-results // -(-results * rows * units // SUMS))
     tiles = {
         "ROWS": rows,
         "UNITS": units,
@@ -168,9 +170,9 @@ def layout(product: Product, batch: int, processors: int, memory: int) -> dict[s
         "GROUP": group,
         "AHEAD": AHEAD[width],
     }
-    # Memory beside the weights: a part of the rows, or the sums of all warps for a block.
+    # Memory besides the weights: a part of the rows, or all warps' partial sums for a block.
     scratch = max(rows * max(DEPTHS), rows // 4 * rows * units) * 4 + SPARE
-    # Few parts, since each is unrolled, unless they would exceed the width by more than a tenth.
+    # Few parts, since their loop is unrolled, unless padding would add more than a tenth.
     depth = min(DEPTHS, key=lambda n: -(-summed // n) * n * (1 if n == DEPTHS[0] else 1.1))
     kept = -(-summed // depth) * depth * units * results * width * parts
     if kept + scratch <= memory:
@@ -183,16 +185,16 @@ def layout(product: Product, batch: int, processors: int, memory: int) -> dict[s
 def factors_of(dtype: torch.dtype) -> dict[str, Any]:
     """The kernels' arguments FACTOR, the dtype of products' factors, and PRECISION.
 
-    float32 factors are rounded to TF32 if torch's own products may be; otherwise each is split into
-    a sum of two such numbers.
+    float32 factors are rounded to TF32 if torch may do so in its own products; otherwise each
+    factor is split into a sum of two TF32 numbers.
     """
-    import triton.language as tl  # only where there is Triton
+    import triton.language as tl  # Triton may not be installed
 
     if dtype == torch.float32:
         return {"FACTOR": tl.float32, "PRECISION": "tf32" if may_round() else "tf32x3"}
     factor = {torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}.get(dtype, tl.float64)
     if interpreting() and dtype != torch.float64:
-        factor = tl.float32  # exact, where the interpreter's products of half precision are not
+        factor = tl.float32  # the interpreter's products of half precision are inexact
     return {"FACTOR": factor, "PRECISION": "ieee"}
 
 
@@ -200,5 +202,5 @@ def may_round() -> bool:
     """Whether torch's own products of float32 matrices on a GPU may be rounded to TF32."""
     try:
         return torch.get_float32_matmul_precision() != "highest"
-    except RuntimeError:  # it was set with torch's newer switch
+    except RuntimeError:  # set through torch's newer switch
         return bool(torch.backends.cuda.matmul.fp32_precision == "tf32")

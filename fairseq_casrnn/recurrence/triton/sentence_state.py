@@ -1,10 +1,10 @@
-"""All steps of a sentence-state LSTM on the engine ``triton``, in one ``autograd.Function``.
+"""All steps of a sentence-state LSTM on engine ``triton``, in one ``autograd.Function``.
 
 A step is two matrix products and one kernel (:mod:`.kernels.sentence_state`), forward and backward:
 one product for all words, W_hh ξ and U_f h, and one for all nodes. The weights' gradients are one
-product each, after the loop. Weights that multiply the same input are merged into one, with zeros
-where a gate reads only a part of it. With one node that adds 2 blocks to 22 and saves a launch per
-step: with small batches a step takes as long as its launches.
+product each, after the loop. Weights that multiply the same input are merged into one matrix, with
+zeros where a gate reads only a part of the input. With one node, this adds 2 blocks to 22 but saves
+a launch per step, since launches dominate the time with small batches.
 
 Shapes and names as in :class:`fairseq_casrnn.layers.SentenceStateLSTM` and in the kernels' module.
 """
@@ -26,21 +26,21 @@ from .launching import run as launch
 from .sentence_state_weights import merge_weights, split_grads
 
 TILE = 8, 32
-"""Words and hidden units of a program's tile, at most."""
+"""Maximum words and hidden units of a program's tile."""
 MANY = 13
-"""With more gates than this a tile has half as many words, to fit in registers."""
+"""With more gates than this, a tile has half as many words, to fit in registers."""
 
 
 def run(
     options: SLSTMOptions, x: Tensor, lengths: Tensor | None, params: SLSTMParameters
 ) -> tuple[Tensor, Tensor]:
-    """All steps over a padded batch.
+    """Run all steps over a padded batch.
 
     Args:
-        options: of the layer.
+        options: the layer's sizes and settings.
         x: ``(T, B, I)``; values at padding are ignored.
         lengths: ``(B,)``, int64, or None if there is no padding.
-        params: the layer's.
+        params: the layer's parameters.
 
     Returns:
         The words' states ``(T, B, H)``, zero at padding, and the nodes' ``(B, K*H)``.
@@ -60,8 +60,8 @@ def run(
 class Saved(NamedTuple):
     """What the forward computes for the backward; shapes as in :mod:`.kernels.sentence_state`.
 
-    T*B is one dimension here. ``node_gates``, ``node_inputs`` and ``node_weight`` are None without
-    nodes. If they are recomputed, ``gates`` has a single slot. x is zero at padding.
+    T and B are merged into one dimension. ``node_gates``, ``node_inputs`` and ``node_weight`` are
+    None without nodes. If gates are recomputed, ``gates`` has a single slot. x is zero at padding.
     """
 
     gates: Tensor
@@ -80,7 +80,7 @@ class Saved(NamedTuple):
 
 
 def of_steps(buffer: Tensor, num_steps: int) -> list[Tensor]:
-    """The slot of each step."""
+    """Each step's slot of a buffer ``(slots, …)``, whose slots are used in turn."""
     slots = buffer.unbind(0)
     return [slots[step % len(slots)] for step in range(num_steps)]
 
@@ -88,7 +88,7 @@ def of_steps(buffer: Tensor, num_steps: int) -> list[Tensor]:
 def allocate(
     options: SLSTMOptions, x: Tensor, lengths: Tensor, p: SLSTMParameters, keep: bool
 ) -> Saved:
-    """Buffers for all steps, or for two in turn unless ``keep``; gx is computed."""
+    """Buffers with a slot per step if ``keep``, else two that are used in turn; computes gx."""
     (words, batch, _), size, nodes = x.shape, options.size, options.nodes
     slots, rows, wide = options.num_steps if keep else 2, words * batch, accumulation_dtype(x.dtype)
 
@@ -112,7 +112,7 @@ def allocate(
 
 
 def launcher(options: SLSTMOptions, x: Tensor) -> tuple[tuple[int, int], dict[str, int]]:
-    """The grid of programs, and the arguments that all kernels have in common."""
+    """The grid, and the arguments that all kernels have in common."""
     words, batch, _ = x.shape
     rows = TILE[0] if options.gates <= MANY else TILE[0] // 2
     units = min(TILE[1], 1 << (options.size - 1).bit_length())
@@ -125,7 +125,7 @@ def launcher(options: SLSTMOptions, x: Tensor) -> tuple[tuple[int, int], dict[st
 def forward(
     options: SLSTMOptions, x: Tensor, lengths: Tensor | None, p: SLSTMParameters, keep: bool
 ) -> tuple[Tensor, Tensor, Saved]:
-    """The results of :func:`run`, and :class:`Saved`, which has all steps only if ``keep``."""
+    """The results of :func:`run` and :class:`Saved`, which covers all steps only if ``keep``."""
     words, batch, _ = x.shape
     if lengths is None:
         lengths = torch.full((batch,), words, device=x.device)
@@ -134,14 +134,14 @@ def forward(
     saved = allocate(options, x.contiguous(), lengths.contiguous(), p, keep)
     output = x.new_empty(words, batch, options.size)
     node_output = x.new_empty(batch, options.nodes * options.size)
-    given = saved
-    if not options.nodes:  # pointers that the kernels take but do not read
-        given = saved._replace(node_gates=saved.gates, node_inputs=saved.windows)
+    buffers = saved
+    if not options.nodes:  # placeholders that the kernels do not read
+        buffers = saved._replace(node_gates=saved.gates, node_inputs=saved.windows)
     grid, sizes = launcher(options, x)
     module = kernels("sentence_state")
-    reads = {name: getattr(given, name) for name in ("windows", "node_inputs", "lengths")}
+    reads = {name: getattr(buffers, name) for name in ("windows", "node_inputs", "lengths")}
     launch(module.first_states, grid, h0=dense(p.h0), **reads, **sizes)
-    arguments = {name: getattr(given, name) for name in Saved._fields[:10]} | sizes
+    arguments = {name: getattr(buffers, name) for name in Saved._fields[:10]} | sizes
     arguments |= {"output": output, "node_output": node_output}
     arguments |= {"slots": len(saved.windows), "gate_slots": len(saved.gates)}
     num_steps, weight_t = options.num_steps, saved.weight.t()
@@ -189,7 +189,7 @@ class _Loop(torch.autograd.Function):
 
 
 class Grads(NamedTuple):
-    """Gradients of gx, of the merged weights and bias, and of h0 ``(B, H)``, by sentence."""
+    """Gradients of gx, of the merged weights and bias, and of h0, ``(B, H)`` per sentence."""
 
     gx: Tensor
     weight: Tensor
@@ -211,7 +211,7 @@ class _Sums:
             self.term = torch.empty_like(self.weight)
 
     def add(self, step: int) -> None:
-        """Add those of a step, unless its d_gates are kept until the end."""
+        """Add the gradients of a step, unless d_gates of all steps are kept until the end."""
         if not self.at_once:
             self.weight += product(self.d_gates[0].t(), self.windows[step], self.term)
             self.gx += self.d_gates[0, :, : self.columns]
@@ -227,7 +227,7 @@ class _Sums:
 @on_its_device
 def backward(options: SLSTMOptions, saved: Saved, grad_h: Tensor, grad_g: Tensor) -> Grads:
     """The backward loop."""
-    if options.recompute:  # into a buffer of its own, not the saved one
+    if options.recompute:  # into a new buffer, so that a second backward works
         saved = saved._replace(gates=torch.empty_like(saved.gates))
     gates, x, batch = saved.gates, saved.x, saved.x.size(1)
     overwrite = options.recompute or not retain_graph_requested()
@@ -237,7 +237,8 @@ def backward(options: SLSTMOptions, saved: Saved, grad_h: Tensor, grad_g: Tensor
     d_node_gates = x.new_empty(options.num_steps, batch, options.node_blocks * options.size)
     d_windows = gates.new_empty(saved.windows.shape[1:])
     d_node_inputs = gates.new_empty(batch, (options.nodes + 1) * options.size)
-    node_gates = gates if saved.node_gates is None else saved.node_gates  # then it is not read
+    # Without nodes, gates are a placeholder that is not read.
+    node_gates = gates if saved.node_gates is None else saved.node_gates
     grid, sizes = launcher(options, x)
     tensors = {
         "gates": gates,

@@ -1,4 +1,4 @@
-"""A sentence-state LSTM's parameters, merged for the products of :mod:`.sentence_state`.
+"""Merge the parameters of a sentence-state LSTM for the products of :mod:`.sentence_state`.
 
 Shapes and names as in :class:`fairseq_casrnn.layers.SentenceStateLSTM`; order of blocks as in
 :mod:`.kernels.sentence_state`.
@@ -16,11 +16,11 @@ from ..sentence_state import SLSTMOptions, SLSTMParameters
 def merge_weights(
     options: SLSTMOptions, p: SLSTMParameters
 ) -> tuple[Tensor, Tensor | None, Tensor]:
-    """The weights of a step's two products, and the bias of the second.
+    """The weights of the two products of a step, and the bias of the second.
 
     Returns:
-        ``((G+K)*H, (2w+1)*H)`` for ξ; ``(M*H, (K+1)*H)`` for [g, h̄] or None without nodes; and
-        ``(M*H,)``.
+        The weights ``((G+K)*H, (2w+1)*H)`` for ξ and ``(M*H, (K+1)*H)`` for [g, h̄], the latter
+        None without nodes; and the bias ``(M*H,)``.
     """
     size, nodes, gates = options.size, options.nodes, options.gates
     weight = p.weight_hh.new_zeros((gates + nodes) * size, options.width)[:, : options.columns]
@@ -52,7 +52,7 @@ def split_grads(
     """The inverse of :func:`merge_weights`, for gradients.
 
     Returns:
-        Those of weight_hh, bias, weight_gh, weight_sg, weight_sh and bias_s.
+        The gradients of weight_hh, bias, weight_gh, weight_sg, weight_sh and bias_s.
     """
     size, nodes, gates = options.size, options.nodes, options.gates
     if d_nodes is None:
@@ -75,7 +75,7 @@ def split_grads(
 
 
 def _node_blocks(options: SLSTMOptions, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Views of ``(M, H, K+1, H)``: ``(f and o, K, H, K+1, H)``, ``(K, K read, H, K+1, H)``."""
+    """Views of ``(M, H, K+1, H)``: f and o ``(2, K, H, K+1, H)``, and g ``(K, K, H, K+1, H)``."""
     nodes = options.nodes
     own, each = weight[options.gates :].split([2 * nodes, nodes**2])
     return own.unflatten(0, (2, nodes)), each.unflatten(0, (nodes, nodes))

@@ -1,4 +1,4 @@
-"""Which tensors and cells engine ``triton`` supports, and whether Triton is installed."""
+"""Tensors and cells that engine ``triton`` supports, and whether Triton is installed."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ OLDEST = 3, 6
 
 
 def missing() -> str | None:
-    """Why there is no engine ``triton`` here, or None."""
+    """Why engine ``triton`` is not available in this installation, or None."""
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed (pip install triton)"
     try:
         version = importlib.metadata.version("triton")
-    except importlib.metadata.PackageNotFoundError:  # a distribution of another name
+    except importlib.metadata.PackageNotFoundError:  # a distribution under another name
         return None
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
         return f"Triton {version} is too old; it needs {'.'.join(map(str, OLDEST))} or newer"
@@ -39,9 +39,9 @@ def runs_on(device: str) -> bool:
 def why_not(
     cell: Cell, tensors: Iterable[Tensor | None], states: Iterable[Tensor | None] = ()
 ) -> str | None:
-    """Why the kernels cannot run ``cell`` on these, or None. None among the tensors is ignored.
+    """Why the kernels cannot run ``cell`` on these tensors, or None. None among them is ignored.
 
-    ``states`` may also have the dtype in which states are accumulated.
+    All must have the same dtype, but ``states`` may also have the accumulation dtype.
     """
     if cell.kernel is None:
         return f"it has no kernel for {type(cell).__name__}"
@@ -51,7 +51,7 @@ def why_not(
 def why_not_on(
     tensors: Iterable[Tensor | None], states: Iterable[Tensor | None] = ()
 ) -> str | None:
-    """Why kernels cannot run on these, or None; as in :func:`why_not`."""
+    """Why kernels cannot run on these tensors, or None; see :func:`why_not`."""
     tensors = list(tensors)
     first = next(t for t in tensors if t is not None)
     device, dtype = first.device, first.dtype

@@ -1,1 +1,1 @@
-"""Kernels in Triton's language. Importing a module of this folder needs Triton."""
+"""GPU kernels in Triton. Importing a module of this folder requires Triton."""

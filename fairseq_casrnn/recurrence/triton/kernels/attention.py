@@ -1,11 +1,12 @@
-"""Attention for RB rows of the batch at once, inside a larger kernel.
+"""Attention for RB rows of the batch at a time, as part of a larger kernel.
 
-Each program has rows of its own, whose scores, softmax and weighted sum need no other program.
-Tiles of the source are SPAN positions by CHUNK features. All arithmetic is in the precision of
-``alphas``.
+Each program computes the scores, the softmax and the weighted sum of its own rows, independently of
+other programs. Tiles of the source are SPAN positions by CHUNK features. All arithmetic is in the
+precision of ``alphas``.
 
-Shapes: keys and values ``(R, span, size)``; ``source`` ``(B,)``, which of the R sentences each row
-reads, or None if row i reads sentence i; padding ``(R, span)`` bool or None; alphas ``(B, span)``.
+Shapes: keys and values ``(R, span, size)``; ``source`` ``(B,)``, the sentence, from 0 to R-1, that
+each row reads, or None if row i reads sentence i; padding ``(R, span)`` bool or None; alphas
+``(B, span)``.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ STAGES = tl.constexpr(2)
 
 
 @triton.jit
-def matched(
+def row_scores(
     query, memory, row, ok, sentence, position, span, like, size: tl.constexpr,
     RB: tl.constexpr, SPAN: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """Products ``(RB, SPAN)`` of each row's query and its memory at ``position``."""
+    """Dot products ``(RB, SPAN)`` of each row's query with its memory at ``position``."""
     wide = like.dtype.element_ty
     total = tl.zeros((RB, SPAN), wide)
-    here = (sentence[:, None] * span + position[None, :]) * size
+    memory_row = (sentence[:, None] * span + position[None, :]) * size
     known = ok[:, None] & (position < span)[None, :]
     for d in tl.range(0, size, CHUNK, num_stages=STAGES):
         depth = d + tl.arange(0, CHUNK)
@@ -32,17 +33,17 @@ def matched(
         at = row[:, None] * size + depth[None, :]
         q = tl.load(query + at, mask=mask, other=0.0, cache_modifier=".cg").to(wide)
         mask = known[:, :, None] & (depth < size)[None, None, :]
-        m = tl.load(memory + here[:, :, None] + depth[None, None, :], mask=mask, other=0.0)
+        m = tl.load(memory + memory_row[:, :, None] + depth[None, None, :], mask=mask, other=0.0)
         total += tl.sum(m.to(wide) * q[:, None, :], axis=2)
     return total
 
 
 @triton.jit
-def weigh(
+def weighted_sum(
     weights, memory, out, row, ok, sentence, span, size: tl.constexpr,
     RB: tl.constexpr, SPAN: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """Writes each row's memory, summed with ``weights`` (B, span), to ``out`` (B, size)."""
+    """Writes each row's sum of memory, weighted by ``weights`` (B, span), to ``out`` (B, size)."""
     for d in tl.range(0, size, CHUNK, num_stages=STAGES):
         depth = d + tl.arange(0, CHUNK)
         total = tl.zeros((RB, CHUNK), weights.dtype.element_ty)
@@ -60,10 +61,10 @@ def weigh(
 
 @triton.jit
 def rows_of(source, first, batch, LAST: tl.constexpr, begin, RB: tl.constexpr):
-    """RB rows of a tile of LAST rows, from ``begin`` on; which of them exist; their sentences."""
-    one = begin + tl.arange(0, RB)
-    row = first + one
-    ok = (one < LAST) & (row < batch)
+    """RB rows from ``begin`` on of a tile of LAST rows; whether each exists; its sentence."""
+    index = begin + tl.arange(0, RB)
+    row = first + index
+    ok = (index < LAST) & (row < batch)
     sentence = row
     if source is not None:
         sentence = tl.load(source + row, mask=ok, other=0).to(tl.int32)
@@ -76,7 +77,7 @@ def attend(
     size: tl.constexpr, ROWS: tl.constexpr, RB: tl.constexpr, SPAN: tl.constexpr,
     CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """Writes the attention's weights and the context ``(B, size)`` of this program's rows.
+    """Writes the attention weights and the context ``(B, size)`` of this program's rows.
 
     query is ``(B, size)``; ``first`` is the first row of the tile that the programs divide.
     """
@@ -86,20 +87,20 @@ def attend(
         total = tl.zeros((RB,), alphas.dtype.element_ty)
         for s in range(0, span, SPAN):
             position = s + tl.arange(0, SPAN)
-            scores = matched(
+            scores = row_scores(
                 query, keys, row, ok, sentence, position, span, alphas, size, RB, SPAN, CHUNK
             )
-            there = ok[:, None] & (position < span)[None, :]
-            known = there
+            in_span = ok[:, None] & (position < span)[None, :]
+            known = in_span
             if padding is not None:
                 at = sentence[:, None] * span + position[None, :]
-                known = there & (tl.load(padding + at, mask=there, other=1) == 0)
+                known = in_span & (tl.load(padding + at, mask=in_span, other=1) == 0)
             scores = tl.where(known, scores, float("-inf"))
-            tl.store(alphas + row[:, None] * span + position[None, :], scores, mask=there)
-            new = tl.maximum(best, tl.max(scores, axis=1))
-            base = tl.where(new == float("-inf"), 0.0, new)  # only padding so far
+            tl.store(alphas + row[:, None] * span + position[None, :], scores, mask=in_span)
+            new_best = tl.maximum(best, tl.max(scores, axis=1))
+            base = tl.where(new_best == float("-inf"), 0.0, new_best)  # -inf: only padding so far
             total = total * tl.exp(best - base) + tl.sum(tl.exp(scores - base[:, None]), axis=1)
-            best = new
+            best = new_best
         tl.debug_barrier()
         for s in range(0, span, SPAN):
             position = s + tl.arange(0, SPAN)
@@ -108,7 +109,7 @@ def attend(
             scores = tl.load(alphas + at, mask=mask, other=0.0)
             tl.store(alphas + at, tl.exp(scores - best[:, None]) / total[:, None], mask=mask)
         tl.debug_barrier()
-        weigh(alphas, values, context, row, ok, sentence, span, size, RB, SPAN, CHUNK)
+        weighted_sum(alphas, values, context, row, ok, sentence, span, size, RB, SPAN, CHUNK)
 
 
 @triton.jit
@@ -119,8 +120,8 @@ def attend_backward(
 ):  # fmt: skip
     """Writes the gradients of the scores ``(B, span)`` and of the query, for this program's rows.
 
-    d_context is ``(B, size)``; grad_alphas, the incoming gradient, may be None. The step's rows of
-    alphas, grad_alphas and d_scores begin at ``step``. At padding, alphas and gradient are 0.
+    d_context is ``(B, size)``; grad_alphas, the incoming gradient, may be None. The step begins at
+    element ``step`` of alphas, grad_alphas and d_scores. At padding, alphas and d_scores are 0.
     """
     alphas += step
     d_scores += step
@@ -133,7 +134,7 @@ def attend_backward(
             position = s + tl.arange(0, SPAN)
             at = row[:, None] * span + position[None, :]
             mask = ok[:, None] & (position < span)[None, :]
-            d_alpha = matched(
+            d_alpha = row_scores(
                 d_context, values, row, ok, sentence, position, span, alphas, size, RB, SPAN, CHUNK
             )
             if grad_alphas is not None:
@@ -149,4 +150,4 @@ def attend_backward(
             alpha = tl.load(alphas + at, mask=mask, other=0.0)
             tl.store(d_scores + at, alpha * (d_alpha - total[:, None]), mask=mask)
         tl.debug_barrier()
-        weigh(d_scores, keys, d_query, row, ok, sentence, span, size, RB, SPAN, CHUNK)
+        weighted_sum(d_scores, keys, d_query, row, ok, sentence, span, size, RB, SPAN, CHUNK)

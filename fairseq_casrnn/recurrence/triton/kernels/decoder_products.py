@@ -1,6 +1,6 @@
-"""The products of :mod:`.decoder`, on a tile of ROWS rows of the batch and UNITS units.
+"""The matrix products of :mod:`.decoder`, on a tile of ROWS rows of the batch and UNITS units.
 
-Weights are read again at each step, from the L2 cache, so that depth and H are not limited.
+Weights are read from the L2 cache again at each step, so that they do not limit depth and H.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def accumulate(
     """``total`` plus x Wᵀ.
 
     Args:
-        x: pointers ``(ROWS, 1)`` to rows of ``size`` elements, which other programs wrote.
-        weight: ``(bound, size)``, rows ``stride`` apart.
-        unit: the rows of weight to multiply with.
+        x: pointers ``(ROWS, 1)`` to rows of ``size`` elements, which other programs have written.
+        weight: ``(bound, size)``, with rows ``stride`` elements apart.
+        unit: the rows of weight to multiply by.
     """
     DEPTH: tl.constexpr = min(tiles.DEPTH, 64)
     for k in range(0, size, DEPTH):
@@ -50,49 +50,49 @@ def multiply_both(
     size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr,
     tiles: tl.constexpr, FEED: tl.constexpr,
 ):  # fmt: skip
-    """``sums`` plus x W_ihᵀ (if FEED) and ADDED blocks of h W_hhᵀ; ``parts`` plus its others.
+    """``sums`` plus x W_ihᵀ (if FEED) and ADDED blocks of h W_hhᵀ; ``parts`` plus its other blocks.
 
-    x is ``(x_rows, size)`` and h ``(B, size)``; row and unit are the tile's first ones.
+    x is ``(x_rows, size)`` and h ``(B, size)``; row and unit are the first ones of the tile.
     """
     SUM: tl.constexpr = sums[0].dtype
     others = ()
     if FEED and BLOCKS == ADDED and ADDED == PRODUCTS:
-        products = multiply_one_after_the_other(
+        products = multiply_in_one_loop(
             x, x_rows, h, batch, row, w_ih, w_hh, unit, stride, size, BLOCKS, tiles, SUM
         )
-        new = ()
+        new_sums = ()
         for n in tl.static_range(BLOCKS):
-            new = new + (sums[n] + products[n],)
+            new_sums = new_sums + (sums[n] + products[n],)
     else:
         if FEED:
             products = multiply(
                 x, row, x_rows, w_ih, unit, (), size, 0, BLOCKS, BLOCKS, size, size, stride, 1,
                 tiles, SUM,
             )  # fmt: skip
-            new = ()
+            new_sums = ()
             for n in tl.static_range(BLOCKS):
-                new = new + (sums[n] + products[n],)
-            sums = new
+                new_sums = new_sums + (sums[n] + products[n],)
+            sums = new_sums
         products = multiply(
             h, row, batch, w_hh, unit, (), size, 0, PRODUCTS, PRODUCTS, size, size, size, 1,
             tiles, SUM,
         )  # fmt: skip
-        new, others = (), ()
+        new_sums, others = (), ()
         for n in tl.static_range(BLOCKS):
-            new = new + ((sums[n] + products[n] if n < ADDED else sums[n]),)
+            new_sums = new_sums + ((sums[n] + products[n] if n < ADDED else sums[n]),)
         for n in tl.static_range(ADDED, PRODUCTS):
             others = others + (parts[n - ADDED] + products[n],)
-    return new, others
+    return new_sums, others
 
 
 @triton.jit
-def multiply_one_after_the_other(
+def multiply_in_one_loop(
     x, x_rows, h, batch, row, w_ih, w_hh, unit, stride: tl.constexpr, size: tl.constexpr,
     COUNT: tl.constexpr, tiles: tl.constexpr, SUM: tl.constexpr,
 ):  # fmt: skip
     """COUNT blocks of x W_ihᵀ + h W_hhᵀ.
 
-    In one loop, first over x, then over h: the compiler takes time for every load that it finds.
+    A single loop runs over x and then over h, since compile time grows with the number of loads.
     """
     totals = ()
     for _ in tl.static_range(COUNT):
@@ -118,12 +118,12 @@ def multiply_back(
     d, row, bound, weight, unit, row_stride: tl.constexpr, stride: tl.constexpr,
     size: tl.constexpr, WIDTH: tl.constexpr, tiles: tl.constexpr, SUM: tl.constexpr,
 ):  # fmt: skip
-    """The tile ``(ROWS, UNITS)`` of d W, whose sum is divided among the warps.
+    """The tile ``(ROWS, UNITS)`` of d W; warps share the work by dividing the sum.
 
     Args:
-        d: rows of WIDTH elements, ``row_stride`` apart, which other programs wrote.
-        row, unit: the tile's first row and column.
-        bound: number of rows; further ones count as 0.
+        d: rows of WIDTH elements, ``row_stride`` apart, which other programs have written.
+        row, unit: the first row and column of the tile.
+        bound: number of rows; rows beyond it count as 0.
         weight: ``(WIDTH, size)``, rows ``stride`` apart.
     """
     products = multiply(

@@ -1,12 +1,12 @@
-"""The products of :mod:`.sequences`: a tile of rows with a program's part of U.
+"""The matrix products of :mod:`.sequences`: a tile of rows with a program's part of U.
 
-The warps of a program divide the sum of a product, not its result: products have SPLIT parts as a
-third dimension, and each warp reads a part of h and of U that no other needs. Tiles are loaded as
-matrices whose rows are ordered so that Triton lays them out in shared memory part by part;
-otherwise eight rows of a part would be in the same bank.
+The warps of a program divide the sum of a product, not its result (split-K): operands have SPLIT
+parts as a third dimension, and each warp reads parts of h and U that no other warp needs. Tiles are
+loaded as matrices whose row order makes Triton store them in shared memory part by part; otherwise
+eight rows of a part would be in the same bank.
 
-A float32 operand is either split into a sum of two in TF32, which takes three products, or rounded
-to one.
+A float32 operand is either rounded to TF32, or split into a sum of two TF32 numbers, which takes
+three products.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import triton.language as tl
 
 
 class Tiles(NamedTuple):
-    """How a kernel divides its work, as constants of its compilation; see :mod:`..plan`.
+    """How a kernel divides its work, as compile-time constants; see :mod:`..plan`.
 
     Attributes:
         ROWS: rows of the batch in a program's tile.
-        UNITS: hidden units in it.
-        DEPTH: columns that are loaded and multiplied at once.
+        UNITS: hidden units in a program's tile.
+        DEPTH: columns that are loaded and multiplied at a time.
         SPLIT: parts into which the sum of a product is divided, one per warp.
         FACTOR: dtype of a product's operands.
-        PRECISION: of products, as of tl.dot; or "tf32x3", see :func:`to_dot_operands`.
-        AHEAD: how many times DEPTH columns are prefetched, if RESIDENT.
+        PRECISION: ``input_precision`` of tl.dot, or "tf32x3", see :func:`to_dot_operands`.
+        AHEAD: number of groups of DEPTH columns that are prefetched, if RESIDENT.
         RESIDENT: whether weights stay in shared memory.
     """
 
@@ -43,7 +43,7 @@ class Tiles(NamedTuple):
 
 @triton.jit
 def add_half(x):
-    """float32 plus half a unit of TF32, of the sign of x. NaN may become a number."""
+    """float32 plus half a TF32 unit in the last place, away from 0. NaN may become a number."""
     return (x.to(tl.int32, bitcast=True) + 0x1000).to(tl.float32, bitcast=True)
 
 
@@ -61,10 +61,10 @@ def to_tf32(x):
 
 @triton.jit
 def to_dot_operand(x, FACTOR: tl.constexpr, PRECISION: tl.constexpr):
-    """``x`` as an operand of tl.dot, which truncates to TF32: there x is rounded before.
+    """``x`` as an operand of tl.dot; for TF32 it is rounded, since tl.dot would truncate it.
 
-    NaN and infinity become NaN, by adding 0 x. Selecting NaN instead (tl.where) takes 853 instead
-    of 559 instructions a step (sm_90, H 256), since each product then copies its operand.
+    Adding 0 · x keeps NaN, and turns infinity into NaN. With tl.where instead, each product would
+    copy its operand, and a step would take 853 instead of 559 instructions (sm_90, H 256).
     """
     x = x.to(FACTOR)
     if PRECISION == "tf32":
@@ -74,10 +74,10 @@ def to_dot_operand(x, FACTOR: tl.constexpr, PRECISION: tl.constexpr):
 
 @triton.jit
 def to_dot_operands(x, FACTOR: tl.constexpr, PRECISION: tl.constexpr):
-    """``x`` as a tuple of operands whose sum it is: two in TF32 for the precision of float32."""
+    """``x`` as a tuple of operands that sum to x: two in TF32 for the precision of float32."""
     if PRECISION == "tf32x3":
         high = to_tf32(x)
-        parts = (high, x - high)  # of NaN and infinity the rest is NaN
+        parts = (high, x - high)  # the second is NaN for NaN and infinity
     else:
         parts = (to_dot_operand(x, FACTOR, PRECISION),)
     return parts
@@ -99,10 +99,10 @@ def add_product(x, u, total, PRECISION: tl.constexpr):
 def load_rows(
     pointer, start, batch, first, width: tl.constexpr, stride: tl.constexpr, tiles: tl.constexpr
 ):
-    """DEPTH of ``width`` columns from ``first`` on, of ROWS rows from ``start`` on, which are
-    ``stride`` apart: ``(SPLIT*ROWS, DEPTH/SPLIT)``.
+    """Load DEPTH of ``width`` columns, from ``first`` on, of ROWS rows, from ``start`` on.
 
-    Other programs wrote them, so the loads bypass the L1 cache.
+    Rows are ``stride`` apart. The result is ``(SPLIT*ROWS, DEPTH/SPLIT)``. Other programs have
+    written the rows, so the loads bypass the L1 cache.
     """
     part: tl.constexpr = tiles.DEPTH // tiles.SPLIT
     index = tl.arange(0, tiles.SPLIT * tiles.ROWS)[:, None]
@@ -115,7 +115,7 @@ def load_rows(
 
 @triton.jit
 def row_operands(x, tiles: tl.constexpr):
-    """What :func:`load_rows` returns, as operands ``(SPLIT, ROWS, DEPTH/SPLIT)``."""
+    """The result of :func:`load_rows` as operands ``(SPLIT, ROWS, DEPTH/SPLIT)``."""
     x = tl.reshape(x, (tiles.SPLIT, tiles.ROWS, tiles.DEPTH // tiles.SPLIT))
     return to_dot_operands(x, tiles.FACTOR, tiles.PRECISION)
 
@@ -125,8 +125,10 @@ def load_weights(
     weight, start, first, size: tl.constexpr, width: tl.constexpr, across, ALONG: tl.constexpr,
     tiles: tl.constexpr,
 ):  # fmt: skip
-    """The weights of these columns, for UNITS units from ``start`` on:
-    ``(SPLIT, DEPTH/SPLIT, UNITS)``. Units are ``across`` elements apart, columns ALONG.
+    """The weights of the same columns for UNITS units, from ``start`` on.
+
+    Units are ``across`` elements apart, columns ALONG. The results are operands
+    ``(SPLIT, DEPTH/SPLIT, UNITS)``.
     """
     UNITS: tl.constexpr = tiles.UNITS
     SPLIT: tl.constexpr = tiles.SPLIT
@@ -153,7 +155,7 @@ def keep_weights(
     weight, start, size: tl.constexpr, COUNT: tl.constexpr, width: tl.constexpr,
     ACROSS: tl.constexpr, ALONG: tl.constexpr, tiles: tl.constexpr,
 ):  # fmt: skip
-    """All weights that :func:`multiply` needs, as a tuple; an empty one unless RESIDENT."""
+    """A tuple of all weights that :func:`multiply` needs; empty unless RESIDENT."""
     kept = ()
     if tiles.RESIDENT:
         for first in tl.static_range(0, width, tiles.DEPTH):
@@ -166,9 +168,9 @@ def keep_weights(
 
 @triton.jit
 def sum_parts(totals, COUNT: tl.constexpr, tiles: tl.constexpr):
-    """The sums over the first axis; SPLIT is 4 or 8.
+    """Sum each of COUNT tensors over its first axis, of size SPLIT, which is 4 or 8.
 
-    In tl.sum each warp would write to an eighth of the banks, which takes ten times as long.
+    This is ten times as fast as tl.sum, in which each warp would write to an eighth of the banks.
     """
     ROWS: tl.constexpr = tiles.ROWS
     UNITS: tl.constexpr = tiles.UNITS
@@ -190,8 +192,7 @@ def multiply(
     COUNT: tl.constexpr, KEPT: tl.constexpr, width: tl.constexpr, stride: tl.constexpr,
     ACROSS: tl.constexpr, ALONG: tl.constexpr, tiles: tl.constexpr, SUM: tl.constexpr,
 ):  # fmt: skip
-    """Products of the rows at ``pointer``, from ``row`` on, with COUNT of KEPT blocks of weights,
-    from FIRST on.
+    """Multiply ROWS rows at ``pointer``, from ``row`` on, by COUNT of KEPT blocks, from FIRST on.
 
     Returns:
         A tuple of COUNT tiles ``(ROWS, UNITS)``.
@@ -206,7 +207,7 @@ def multiply(
         for first in tl.static_range(0, min(AHEAD * DEPTH, width), DEPTH):
             parts = parts + (load_rows(pointer, row, batch, first, width, stride, tiles),)
         for first in tl.static_range(0, width, DEPTH):
-            if first + AHEAD * DEPTH < width:  # prefetched while others are multiplied
+            if first + AHEAD * DEPTH < width:  # prefetch while others are multiplied
                 later = first + AHEAD * DEPTH
                 parts = parts + (load_rows(pointer, row, batch, later, width, stride, tiles),)
             x = row_operands(parts[first // DEPTH], tiles)

@@ -1,4 +1,4 @@
-"""The backward of :mod:`.sentence_state`, whose shapes and names these kernels have."""
+"""The backward kernels of :mod:`.sentence_state`, which documents names and shapes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def sum_windows(
     windows, row, word, length, batch, mask, size: tl.constexpr, WINDOW: tl.constexpr,
     WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """The backward of ``store_windows``: each word's sum over the windows that contain it."""
+    """The backward of ``store_windows``: sums of gradients over the windows with each word."""
     total = 0.0
     for k in tl.static_range(2 * WINDOW + 1):
         reader = word + (WINDOW - k)
@@ -26,15 +26,16 @@ def sum_windows(
 
 @triton.jit
 def backward_nodes(
-    d_gates, gates, past, cells, totals, grad_g, d_g_later, d_cells, at, at_sentence, inside, last,
+    d_gates, gates, prev, cells, totals, grad_g, d_g_later, d_cells, at, at_sentence, inside, last,
     later, size: tl.constexpr, NODES: tl.constexpr,
 ):  # fmt: skip
-    """The backward of the nodes' cells, and of their gates o and f on nodes.
+    """The backward of the nodes' cells, their gates o, and their gates f on nodes.
 
-    Returns three tuples, by node: the cells; their gradients divided by the total of the shares;
-    and the gradients of the cells before the step, without those of the words that read them.
+    Returns:
+        Three tuples with an element per node: the cells; their gradients divided by the softmax's
+        denominator; and the gradients of the previous cells, without those from words.
     """
-    new_cells, scaled_all, d_past = (), (), zeros(cells, 1, inside.shape[1], NODES)
+    new_cells, scaled_all, d_prev = (), (), zeros(cells, 1, inside.shape[1], NODES)
     for k in tl.static_range(NODES):
         c, total = (
             load(cells + at + k * size, inside, cells),
@@ -52,11 +53,11 @@ def backward_nodes(
             f = sigmoid(gates[2 * NODES + k * NODES + j])
             d_value = scaled * share(f)
             d_values = d_values + (d_value,)
-            d_f = dsigmoid(d_value * (past[j] - c), f).to(d_gates.dtype.element_ty)
+            d_f = dsigmoid(d_value * (prev[j] - c), f).to(d_gates.dtype.element_ty)
             tl.store(d_gates + (2 * NODES + k * NODES + j) * size, d_f, mask=inside)
-        d_past = add(d_past, d_values, NODES)
+        d_prev = add(d_prev, d_values, NODES)
         new_cells, scaled_all = new_cells + (c,), scaled_all + (scaled,)
-    return new_cells, scaled_all, d_past
+    return new_cells, scaled_all, d_prev
 
 
 @triton.jit(do_not_specialize=["step", "num_steps", "gate_slots", "words", "batch"])
@@ -83,8 +84,8 @@ def backward_step(
 ):  # fmt: skip
     """The backward of ``forward_step``.
 
-    The last step reads grad_h and grad_g, the gradients of the results. The others read what the
-    step after has written: d_windows, d_node_inputs, d_reads and d_node_cells. d_reads holds, for
+    The last step reads grad_h and grad_g, the gradients of the results. The other steps read what
+    the next step has written: d_windows, d_node_inputs, d_reads and d_node_cells. d_reads has, for
     each word, the gradients of the cells in its window; its two slots are used in turn. d_gates is
     zero at padding.
     """
@@ -98,14 +99,14 @@ def backward_step(
     inside = unit < size
     length = tl.load(lengths + b)
     known, last = inside & (step > 0), step == num_steps - 1
-    later = inside & (last == 0)  # where there is something from the step after
+    later = inside & (last == 0)  # where a next step has written gradients
     all_words = words.to(tl.int64) * batch
 
     slot = (step % gate_slots) * all_words * (blocks * size) + unit
     gates += slot
     d_gates += slot
     cells += step * all_words * size + unit
-    past = cells - all_words * size
+    prev = cells - all_words * size
     reads = d_reads + (step % 2) * all_words * WIDTH + unit
     d_reads += ((step + 1) % 2) * all_words * WIDTH + unit
     d_windows += unit
@@ -119,12 +120,12 @@ def backward_step(
     of_nodes = load_node_gates(
         node_gates, bias, cells, inside, size, num_gates, 2 * NODES + NODES * NODES, NODES
     )
-    past_nodes = ()
+    prev_nodes = ()
     for j in tl.static_range(NODES):
-        before = node_cells + ((node_row - batch) * NODES + j) * size + unit
-        past_nodes = past_nodes + (load(before, known, cells),)
-    new_nodes, scaled_nodes, d_past_nodes = backward_nodes(
-        d_node_gates + num_gates * size, of_nodes, past_nodes, node_cells, node_totals, grad_g,
+        at = node_cells + ((node_row - batch) * NODES + j) * size + unit
+        prev_nodes = prev_nodes + (load(at, known, cells),)
+    new_nodes, scaled_nodes, d_prev_nodes = backward_nodes(
+        d_node_gates + num_gates * size, of_nodes, prev_nodes, node_cells, node_totals, grad_g,
         d_node_inputs + b * ((NODES + 1) * size) + unit, d_node_cells,
         node_row * (NODES * size) + unit, b * (NODES * size) + unit, inside, inside & last, later,
         size, NODES,
@@ -134,17 +135,17 @@ def backward_step(
         d_mean = load(d_node_inputs + (b * (NODES + 1) + NODES) * size + unit, later, cells)
         d_mean /= length.to(cells.dtype.element_ty)
 
-    # The words. What is summed over them: gradients of the gates and of the nodes' cells.
+    # Loop over words. These are sums over words: gradients of the gates and of the nodes' cells.
     d_shared = zeros(cells, ROWS, UNITS, num_gates)
     d_read_nodes, d_of_nodes = zeros(cells, ROWS, UNITS, NODES), zeros(cells, ROWS, UNITS, NODES)
     for start in range(0, words, ROWS):
         word = start + tl.arange(0, ROWS)[:, None]
         row = word.to(tl.int64) * batch + b
         mask = (word < length) & inside
-        there = (word < words) & inside
+        in_batch = (word < words) & inside
         word_gates, d_word_gates = gates + row * (blocks * size), d_gates + row * (blocks * size)
         a = activate(word_gates, gx + row * (num_gates * size), shared, mask, size, num_gates)
-        own = load(past + row * size, mask & known, cells)
+        own = load(prev + row * size, mask & known, cells)
         c = load(cells + row * size, mask, cells)
         d_h = load(grad_h + row * size, mask & last, cells)
         d_h += sum_windows(d_windows, row, word, length, batch, mask & later, size, WINDOW, WIDTH)
@@ -170,7 +171,7 @@ def backward_step(
             value = own
             if k != WINDOW:
                 value = load_neighbour(
-                    past, row, word, length, batch, mask & known, k - WINDOW, size
+                    prev, row, word, length, batch, mask & known, k - WINDOW, size
                 )
             d_value = scaled * share(a[1 + k])
             d_a = d_a + (dsigmoid(d_value * (value - c), a[1 + k]),)
@@ -181,13 +182,13 @@ def backward_step(
         for j in tl.static_range(NODES):
             d_value = scaled * share(a[1 + span + j])
             d_nodes = d_nodes + (d_value,)
-            d_a = d_a + (dsigmoid(d_value * (past_nodes[j] - c), a[1 + span + j]),)
+            d_a = d_a + (dsigmoid(d_value * (prev_nodes[j] - c), a[1 + span + j]),)
         d_a = d_a + (dsigmoid(d_h * squashed, o), d_u)
         for k in tl.static_range(num_gates):
-            tl.store(d_word_gates + k * size, d_a[k].to(d_gates.dtype.element_ty), mask=there)
+            tl.store(d_word_gates + k * size, d_a[k].to(d_gates.dtype.element_ty), mask=in_batch)
         for k in tl.static_range(NODES):
             at_f = d_word_gates + (num_gates + k) * size
-            tl.store(at_f, d_of[k].to(d_gates.dtype.element_ty), mask=there)
+            tl.store(at_f, d_of[k].to(d_gates.dtype.element_ty), mask=in_batch)
         d_shared = add(d_shared, d_a, num_gates)
         d_read_nodes, d_of_nodes = add(d_read_nodes, d_nodes, NODES), add(d_of_nodes, d_of, NODES)
 
@@ -198,7 +199,7 @@ def backward_step(
         d_sum = tl.sum(d_of_nodes[k], axis=0)[None, :]
         at_f = d_node_gates + (num_gates + k) * size
         tl.store(at_f, d_sum.to(d_node_gates.dtype.element_ty), mask=inside)
-        d_c_g = d_past_nodes[k] + tl.sum(d_read_nodes[k], axis=0)[None, :]
+        d_c_g = d_prev_nodes[k] + tl.sum(d_read_nodes[k], axis=0)[None, :]
         tl.store(d_node_cells + (b * NODES + k) * size + unit, d_c_g, mask=inside)
 
 
@@ -212,7 +213,7 @@ def first_states_backward(
     size: tl.constexpr, WINDOW: tl.constexpr, WIDTH: tl.constexpr, NODES: tl.constexpr,
     ROWS: tl.constexpr, UNITS: tl.constexpr,
 ):  # fmt: skip
-    """The backward of ``first_states``: writes the gradient of h0 by sentence."""
+    """The backward of ``first_states``: writes the gradient of h0 per sentence."""
     b = tl.program_id(0)
     unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)[None, :]
     inside = unit < size

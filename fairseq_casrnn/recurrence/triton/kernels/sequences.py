@@ -1,18 +1,19 @@
-"""The kernels of engine ``triton`` that run a layer over all time steps in one launch.
+"""Kernels that run a layer over all steps in one launch.
 
 A program computes UNITS hidden units of a tile of ROWS rows of the batch, step by step, and keeps
-the tile's state in registers. If they fit, it also keeps its rows of U (all blocks) in shared
-memory; otherwise it reads them again at every step, from the L2 cache. After each step all programs
-of the same rows wait for each other, since each reads all of h (backward: all gradients of U h),
-which the others have written. They must therefore be on the GPU at the same time: such a kernel is
-launched as a cooperative grid, which fails instead of deadlocking. Rows are independent: if there
-are more tiles of rows than programs, a program takes one after another.
+the tile's state in registers. If its rows of U (of all blocks) fit, it keeps them in shared memory;
+otherwise it reads them from the L2 cache at every step. After each step all programs with the same
+rows wait for each other, since each reads all of h (backward: all gradients of U h), which the
+others have written. They must therefore run at the same time: the kernel is launched as a
+cooperative grid, which fails instead of deadlocking. Rows are independent: if there are more tiles
+of rows than programs, a program processes one tile after another.
 
 Between arriving at the barrier and waiting there, a program stores what no other program reads, and
-loads inputs of the next step that do not depend on this one.
+loads those inputs of the next step that do not depend on this one.
 
-Triton's interpreter runs one program after another. There, one launch without a barrier
-(``BARRIER`` false) stores the initial states (``end`` = ``begin`` = 0), then each runs one step.
+Triton's interpreter runs one program after another. There, launches have no barrier (``BARRIER``
+false): the first one stores the initial states (``end`` = ``begin`` = 0), each further one runs a
+step.
 """
 
 from __future__ import annotations
@@ -44,16 +45,17 @@ __all__ = ["arrive", "backward_sequence", "forward_sequence", "grid_barrier", "w
 
 @triton.jit
 def arrive(count):
-    """Tell the other programs that they can read what this one has written."""
-    tl.debug_barrier()  # all threads have written before one releases
+    """Signal to the other programs that they may read what this one has written."""
+    tl.debug_barrier()  # wait until all threads have written
     tl.atomic_add(count, 1, sem="release")
 
 
 @triton.jit
 def wait(count, goal):
-    """Wait until programs have arrived ``goal`` times in all; what they wrote is visible then.
+    """Wait until programs have arrived ``goal`` times in all; then their writes are visible.
 
-    Adding 0 is Triton's way to load with acquire; the barrier orders all threads' reads after it.
+    Triton has no acquire load, so 0 is added instead. The debug_barrier orders the reads of all
+    threads after it.
     """
     while tl.atomic_add(count, 0, sem="acquire") < goal:
         pass
@@ -91,7 +93,7 @@ def forward_sequence(
     SPLIT: tl.constexpr, GROUP: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr,
     RESIDENT: tl.constexpr, BARRIER: tl.constexpr,
 ):  # fmt: skip
-    """Steps ``begin`` to ``end``; see :func:`.tiles.forward_tile`.
+    """Run steps ``begin`` to ``end``; see :func:`.tiles.forward_tile`.
 
     weight is U. If ``begin`` is 0, the initial state is copied from h0 and c0 to hs and states.
     """
@@ -106,13 +108,13 @@ def forward_sequence(
         row, inside, mask = tile(index, batch, unit, size, ROWS)
         first = begin.to(tl.int64) * batch + row
         final = load_last(last, given, steps, row, inside)
-        here = row * size + unit
+        offset = row * size + unit
         initial = mask & (begin == 0)
-        state = load(h0 + here, initial, gates)
-        tl.store(hs + here, state.to(hs.dtype.element_ty), mask=initial)
+        state = load(h0 + offset, initial, gates)
+        tl.store(hs + offset, state.to(hs.dtype.element_ty), mask=initial)
         if c0 is not None:
-            state = load(c0 + here, initial, gates)
-        tl.store(states + here, state, mask=initial)
+            state = load(c0 + offset, initial, gates)
+        tl.store(states + offset, state, mask=initial)
         if BARRIER:
             arrive(count + index)
         else:
@@ -124,11 +126,11 @@ def forward_sequence(
             wait(count + index, tl.num_programs(1))
         for t in range(begin, end):
             at = first + (t - begin) * batch
-            before = hs + (begin.to(tl.int64) + (t - begin)) * batch * size
+            h_prev = hs + (begin.to(tl.int64) + (t - begin)) * batch * size
             products = ()
             for k in tl.static_range(0, PRODUCTS, GROUP):
                 products = products + multiply(
-                    before, index * ROWS, batch, weight, start, kept, size, k,
+                    h_prev, index * ROWS, batch, weight, start, kept, size, k,
                     min(GROUP, PRODUCTS - k), PRODUCTS, size, size, size, 1, tiles, state.dtype,
                 )  # fmt: skip
             a, u_h, state, h = forward_tile(
@@ -177,11 +179,11 @@ def backward_sequence(
     SPLIT: tl.constexpr, GROUP: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr,
     RESIDENT: tl.constexpr, BARRIER: tl.constexpr,
 ):  # fmt: skip
-    """Steps ``end`` back to ``begin``; see :func:`.tiles.backward_tile`.
+    """Run steps ``end`` back to ``begin``; see :func:`.tiles.backward_tile`.
 
     d_state becomes the gradient of the state before step ``begin``; it is read only if there are
-    steps after ``end``. The caller computes the gradient of h0 from d_products, which are the first
-    blocks of d_gates for a cell without candidate.
+    steps after ``end``. The caller computes the gradient of h0 from d_products, which for a cell
+    without candidate are the first blocks of d_gates.
     """
     tiles: tl.constexpr = Tiles(
         ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION, AHEAD, RESIDENT
@@ -194,10 +196,10 @@ def backward_sequence(
     kept = keep_weights(weight, start, size, 1, width, 1, size, tiles)
     for index in range(tl.program_id(0), tl.cdiv(batch, ROWS), tl.num_programs(0)):
         row, inside, mask = tile(index, batch, unit, size, ROWS)
-        here = row * size + unit
+        offset = row * size + unit
         final = load_last(last, given, steps, row, inside)
         top = (end - 1).to(tl.int64) * batch + row
-        d_new = load(d_state + here, mask & (end < steps), gates)
+        d_new = load(d_state + offset, mask & (end < steps), gates)
         new = load(states + (top + batch) * size + unit, mask, gates)
         d_p = zeros(new, GRADS)
         saved = load_saved(
@@ -215,11 +217,11 @@ def backward_sequence(
                 tl.where(after < steps, batch, 0), weight, start, kept, size, 0, 1, 1, width,
                 stride, 1, size, tiles, new.dtype,
             )  # fmt: skip
-            d_h, past = products[0] + grads[0], saved[1]
+            d_h, prev = products[0] + grads[0], saved[1]
             d_a, d_candidate, d_others, d_new, d_p = backward_tile(
                 saved, new, d_h, d_new + grads[1], p, d_p, GRADS, CELLS, cell
             )
-            new = past
+            new = prev
             store_products(
                 d_gates,
                 candidate,
@@ -250,5 +252,5 @@ def backward_sequence(
             )  # fmt: skip
             if BARRIER:
                 wait(count + index, (back + 1) * tl.num_programs(1))
-        tl.store(d_state + here, d_new, mask=mask)
+        tl.store(d_state + offset, d_new, mask=mask)
         store_sums(d_rows, d_p, index, unit, size, GRADS)

@@ -1,7 +1,7 @@
-"""The kernels of engine ``triton`` for the elementwise maths of one time step in one launch.
+"""Kernels for the elementwise part of a single step per launch.
 
-They get whole sequences and the step's number t, the only argument that changes from step to step.
-Names are those of :mod:`.tiles`; ``products`` are U h of this step.
+Their arguments are whole sequences and the step t, the only argument that changes between steps.
+For names and shapes see :mod:`.tiles`; ``products`` are U h of this step.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ def forward_step(
     at = t.to(tl.int64) * batch + row
     p = load_blocks(rows + unit, size, PARAMS, unit < size, gates)
     u_h = load_blocks(products + row * (PRODUCTS * size) + unit, size, PRODUCTS, mask, gates)
-    past = load(states + at * size + unit, mask, gates)
+    prev = load(states + at * size + unit, mask, gates)
     sums, others = load_inputs(gates, bias, side, at, unit, inside, mask, size, BLOCKS, CELLS)
     a, u_h, state, h = forward_tile(
-        sums, others, u_h, past, p, BLOCKS, ADDED, candidate is not None, CELLS, cell
+        sums, others, u_h, prev, p, BLOCKS, ADDED, candidate is not None, CELLS, cell
     )
     tl.store(hs + (at + batch) * size + unit, h.to(hs.dtype.element_ty), mask=mask)
     final = load_last(last, given, steps, row, inside)
@@ -98,15 +98,16 @@ def backward_step(
     PARAMS: tl.constexpr, GRADS: tl.constexpr, CELLS: tl.constexpr, cell: tl.constexpr,
     ROWS: tl.constexpr, UNITS: tl.constexpr,
 ):  # fmt: skip
-    """Step t's backward; see :func:`.tiles.backward_tile`.
+    """The backward of step t; see :func:`.tiles.backward_tile`.
 
-    dh and d_state come from the step after: the gradient of h through U, and of the state. d_state
-    becomes that of the step before. In the last step they are not read.
+    dh and d_state come from the next step: the gradient of h through U, and that of the state after
+    this step. d_state becomes the gradient of the state before it. In the last step, neither is
+    read.
     """
     unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)[None, :]
     row, inside, mask = tile(tl.program_id(0), batch, unit, size, ROWS)
     at = t.to(tl.int64) * batch + row
-    here = row * size + unit
+    offset = row * size + unit
     p = load_blocks(rows + unit, size, PARAMS, unit < size, gates)
     saved = load_saved(gates, states, candidate, side, at, unit, inside, mask, size, BLOCKS, CELLS)
     new = load(states + (at + batch) * size + unit, mask, gates)
@@ -115,8 +116,8 @@ def backward_step(
         load_last(last, given, steps, row, inside), at, row, unit, mask, size,
     )  # fmt: skip
     later = mask & (t + 1 < steps)
-    d_h, d_new = load(dh + here, later, gates), load(d_state + here, later, gates)
-    d_a, d_candidate, d_others, d_past, d_p = backward_tile(
+    d_h, d_new = load(dh + offset, later, gates), load(d_state + offset, later, gates)
+    d_a, d_candidate, d_others, d_prev, d_p = backward_tile(
         saved, new, d_h + grads[0], d_new + grads[1], p, zeros(new, GRADS), GRADS, CELLS, cell
     )
     store_products(
@@ -126,5 +127,5 @@ def backward_step(
         d_gates, candidate, d_side, d_a, d_others, at, batch, steps, unit, inside, mask, size,
         BLOCKS, CELLS,
     )  # fmt: skip
-    tl.store(d_state + here, d_past, mask=mask)
+    tl.store(d_state + offset, d_prev, mask=mask)
     store_sums(d_rows, d_p, tl.program_id(0), unit, size, GRADS)

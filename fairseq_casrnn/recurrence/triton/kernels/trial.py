@@ -1,4 +1,4 @@
-"""A trivial kernel, to find out whether Triton can compile and launch any."""
+"""A trivial kernel, to find out whether Triton can compile and launch kernels."""
 
 from __future__ import annotations
 
