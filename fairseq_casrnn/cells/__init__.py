@@ -1,4 +1,4 @@
-"""The cells, one folder each, named as the cell is everywhere else.
+"""The cells, one folder each, named after the cell's family.
 
 ``__init__.py`` has the cell's options, one step of the paper's equations in plain PyTorch, and the
 same step in place with its backward; ``kernel.h`` and ``triton.py`` have the step and its backward
@@ -38,7 +38,7 @@ class Family:
             ``RecurrentStack``.
         kernels: names of its cells' kernels (:attr:`Cell.kernel`) in its folder's ``kernel.h`` and
             ``triton.py``; for a new one, add its type to ``csrc/cells.h``.
-        summary: what distinguishes it, for the documentation's tables.
+        summary: what distinguishes it, for tables in the documentation.
         source: the paper, for the same tables.
     """
 
@@ -118,8 +118,7 @@ def make_cells(name: str, options: Any, num_layers: int, *, interleaved: bool) -
     """The cells of a stack of the family ``name``, from the bottom.
 
     Raises:
-        UserError: cells that cannot stand together, or not where the family or ``interleaved``
-            directions put them.
+        UserError: cells that cannot be combined, or cannot be the bottom layer or ``interleaved``.
     """
     make_cell = family(name).make_cell
     cells = [make_cell(k, options) for k in range(num_layers)]

@@ -26,8 +26,8 @@ from ..errors import UserError
 IfUsed: TypeAlias = Tensor | Any
 """A tensor, or None if the cell does not have it or does not read it.
 
-The class attributes of :class:`Cell` decide which. A subclass that knows may therefore declare
-``Tensor``, which Any permits and ``Tensor | None`` would not.
+The class attributes of :class:`Cell` tell which. Because of Any, a subclass may declare ``Tensor``
+where it always gets one.
 """
 
 
@@ -51,7 +51,7 @@ Training refuses to resume with another value of it.
 
 @dataclass
 class NoOptions:
-    """For cells without options."""
+    """The options of cells that have none."""
 
 
 CellGrads: TypeAlias = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]
@@ -59,15 +59,15 @@ CellGrads: TypeAlias = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor
 
 
 class Cell:
-    """One layer's maths: a subclass sets the class attributes and defines :meth:`step`.
+    """The computation of one layer: a subclass sets the class attributes and defines :meth:`step`.
 
-    That is enough: autograd computes the gradients. :meth:`forward_` and :meth:`backward_`, the
-    same step in place and its gradient, make it faster.
+    Autograd then computes the gradients. Optionally, :meth:`forward_` and :meth:`backward_`, the
+    same step in place and its gradient, make the cell faster.
 
     Attributes:
         ih_blocks: blocks of ``weight_ih`` and of the bias.
         hh_blocks: blocks of ``weight_hh``.
-        num_separate_gates: how many of the last blocks of U h are not added to ``gx``.
+        num_separate_gates: number of last blocks of U h that are not added to ``gx``.
         has_cell: whether the layer has a cell state c beside h.
         lower_cell: whether the step reads the cell state of the layer below, (B, H).
         num_cells: S, if the step reads mixture weights (B, S), which the layer computes
@@ -112,7 +112,7 @@ class Cell:
 
     @classmethod
     def is_fused(cls) -> bool:
-        """Whether it has :meth:`forward_` and :meth:`backward_`; if not, autograd runs the step."""
+        """Whether it has :meth:`forward_` and :meth:`backward_`; otherwise :meth:`step` runs."""
         return cls.forward_ is not Cell.forward_ and cls.backward_ is not Cell.backward_
 
     def step(
@@ -187,8 +187,8 @@ class Cell:
         :meth:`param_grads`.
 
         Returns:
-            ``(dh_prev, dc_prev, d_lower_c, d_mixture)``, each None where the cell has no such
-            input; dh_prev without what comes through U.
+            ``(dh_prev, dc_prev, d_lower_c, d_mixture)``, each None if the cell has no such input;
+            dh_prev excludes what comes through U.
         """
         raise NotImplementedError
 

@@ -1,20 +1,21 @@
-"""Functions for the cells' ``triton.py``, and the signatures that these have.
+"""Functions for the cells' ``triton.py``, and the signatures of the functions defined there.
 
 A cell's ``forward`` and ``backward`` compute one step, and its backward, on a tile of rows of the
 batch and hidden units. The tests compare them with the cell's ``step``, which has the equations.
 
-``forward(a, past, lower, candidate, p)`` gets the pre-activations, block by block; c before the
-step (h, for a cell without c); the lower layer's c; the block of U h that is not added to the
-gates; the elementwise parameters, row by row. It returns the activated gates, the new c (or h), h,
-and candidate as the backward reads it.
+``forward(a, prev, lower, candidate, p)`` takes the pre-activations, block by block; c before the
+step (h, for a cell without c); c of the layer below; the block of U h that is not added to the
+gates; and the elementwise parameters, row by row. It returns the activated gates, the new c (or h),
+h, and candidate as the backward reads it.
 
-``backward(a, past, new, lower, candidate, p, dh, dnew)`` gets the same, but with activated gates;
-the new c (or h); the gradients of h and of ``new``, the latter without what comes through h. It
-returns the gradients of the pre-activations, of ``past``, ``lower``, ``candidate`` and ``p``.
+``backward(a, prev, new, lower, candidate, p, dh, dnew)`` takes the same, but with activated gates,
+and in addition the new c (or h), and the gradients of h and of ``new``; the latter excludes what
+comes through h. It returns the gradients of the pre-activations, ``prev``, ``lower``, ``candidate``
+and ``p``.
 
-What a cell does not have is 0 (``p``: an empty tuple), and so is its gradient. These files need
-Triton; :mod:`fairseq_casrnn.recurrence.triton.kernels.single_steps` imports them when a kernel is
-launched.
+Arguments that a cell does not have are 0 (``p``: an empty tuple), and so are their gradients. These
+files need Triton; :mod:`fairseq_casrnn.recurrence.triton.kernels.single_steps` imports them when a
+kernel is launched.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def sigmoid(x):
 
 @triton.jit
 def tanh(x):
-    """tanh(x). Near 0 its Taylor series in float32, where 1 - exp(-2x) would lose digits."""
+    """tanh(x). In float32, uses the Taylor series near 0, where 1 - exp(-2x) would lose digits."""
     size = tl.abs(x)
     e = tl.exp(-2.0 * size)
     y = (1.0 - e) / (1.0 + e)
@@ -57,6 +58,6 @@ def dtanh(dy, y):
 
 @triton.jit
 def output_backward(o, c, dh, dc):
-    """Backward of h = o ⊙ tanh(c): the gradients of o's pre-activation, and of c in all."""
+    """Backward of h = o ⊙ tanh(c): the gradient of o's pre-activation, and the whole one of c."""
     tanh_c = tanh(c)
     return dsigmoid(dh * tanh_c, o), dc + dtanh(dh * o, tanh_c)

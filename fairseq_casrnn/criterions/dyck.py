@@ -20,12 +20,12 @@ from ..evaluation.brackets import closing_tokens, count_right, worst
 
 @register_criterion("dyck_cross_entropy", dataclass=CrossEntropyCriterionConfig)
 class DyckCrossEntropy(CrossEntropyCriterion):
-    """``cross_entropy`` for strings of brackets; validation logs ``wcpa``, see evaluation.brackets.
+    """``cross_entropy`` for strings of brackets; validation logs ``wcpa`` (evaluation.brackets).
 
     Batches must consist of whole strings (``--sentence-reset``, or ``--sample-break-mode eos``).
 
     Raises:
-        UserError: they do not, or the data has other tokens than brackets.
+        UserError: batches of partial strings, or tokens that are not brackets.
     """
 
     counts: tuple[np.ndarray, np.ndarray] | None

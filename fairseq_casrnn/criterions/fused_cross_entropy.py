@@ -21,10 +21,10 @@ from ..recurrence.inputs import LossSpec
 
 
 class FusedLoss:
-    """A mixin that comes before fairseq's criterion in the bases.
+    """A mixin, to be listed before fairseq's criterion among the base classes.
 
-    The model's forward computes the loss, so that data-parallel wrappers see that all parameters
-    are used. Models that do not support this, and subclasses that override ``compute_loss``, get
+    The model's forward computes the loss, so that data-parallel wrappers see all parameters in
+    use. Models that do not support this, and subclasses that override ``compute_loss``, get
     logits as in fairseq.
     """
 

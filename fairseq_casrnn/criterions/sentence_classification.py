@@ -90,7 +90,7 @@ class SentenceClassificationCriterion(FairseqCriterion):
             logits.float(), target, weight, ignore_index=UNSEEN_CLASS, reduction="sum"
         )
         count, size, classes = target.size(0), target.size(0), logits.size(-1)
-        if not model.training:  # one more class in the matrix for all that training lacks
+        if not model.training:  # one more row and column for classes that training lacks
             size = int(target.ne(UNSEEN_CLASS).sum())
             target, classes = target.where(target.ne(UNSEEN_CLASS), classes), classes + 1
         logged = {
@@ -111,7 +111,7 @@ class SentenceClassificationCriterion(FairseqCriterion):
             if self.task.training_set is None:  # validation of a checkpoint
                 return None
             self.weight = balanced(self.task.training_set, len(self.task.classes))
-        if self.weight is not None:  # copied once: every copy to a GPU synchronises
+        if self.weight is not None:  # kept there, since every copy to a GPU synchronises
             self.weight = self.weight.to(logits.device, torch.float)
         return self.weight
 

@@ -107,7 +107,7 @@ def to_torch_gru(layer: RecurrentStack) -> nn.GRU:
 
 
 def _is_plain_lstm(layer: RecurrentStack) -> bool:
-    """Whether every layer is equivalent to a plain LSTM."""
+    """Whether every layer computes the same as a plain LSTM."""
     for cell in layer.cells:
         plain_blocks = cell.ih_blocks == 4 and cell.num_cells in (0, 1) and not cell.params
         ignores_lower = getattr(cell, "lam", None) == 0.0  # c = i⊙g + f⊙c₋
@@ -126,7 +126,7 @@ def _check_torch(module: nn.RNNBase, kind: type[nn.RNNBase]) -> None:
 def _layer_like(
     cls: Callable[..., S], module: nn.RNNBase, kind: type[nn.RNNBase], options: dict[str, Any]
 ) -> S:
-    """A ``cls`` with the sizes, dropout, dtype, device and mode of ``module``, but own weights."""
+    """A ``cls`` with the sizes, dropout, dtype, device and mode of ``module``, but new weights."""
     _check_torch(module, kind)
     weight = module.all_weights[0][0]
     bidirectional: bool | str = module.bidirectional
@@ -148,7 +148,7 @@ def _layer_like(
 
 
 def _torch_like(kind: Callable[..., T], layer: RecurrentStack) -> T:
-    """A ``kind`` with the sizes, dropout, dtype, device and mode of ``layer``, but own weights."""
+    """A ``kind`` with the sizes, dropout, dtype, device and mode of ``layer``, but new weights."""
     if layer.bidirectional is True and layer.num_layers > 1:
         raise UserError(
             "torch concatenates the directions after every layer; "

@@ -38,8 +38,8 @@ class SentenceStateLSTM(nn.Module):
     For a sentence node, h̄ is the mean over the words, and the softmax is over the words and all
     nodes:
 
-        f̂ᵢ = σ(W_f g + U_f hᵢ + b_f)   f̂_gⱼ = σ(W_g gⱼ + U_g h̄ + b_g)   o = σ(W_o g + U_o h̄ + b_o)
-        c_g = Σⱼ f_gⱼ⊙c_gⱼ + Σᵢ fᵢ⊙cᵢ                                g = o⊙tanh(c_g)
+        f̂ᵢ = σ(W_f g + U_f hᵢ + b_f)   f̂_gⱼ = σ(W_g gⱼ + U_g h̄ + b_g)   o = σ(W_o g + U_o h̄ +
+        b_o) c_g = Σⱼ f_gⱼ⊙c_gⱼ + Σᵢ fᵢ⊙cᵢ                                g = o⊙tanh(c_g)
 
     h⁰ and g⁰ are the learned vector ``h0``; the cells start at zero. Outside of the sentence, also
     at padding, h and c are zero.
@@ -126,7 +126,7 @@ class SentenceStateLSTM(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self, bound: float | None = None) -> None:
-        """Weights and ``h0`` uniform in ±bound (1/√H unless given); biases 0, of f gates 1."""
+        """Weights and ``h0`` uniform in ±bound (1/√H unless unchecked); biases 0, of f gates 1."""
         bound = 1 / math.sqrt(self.hidden_size) if bound is None else bound
         with torch.no_grad():
             for name, parameter in self.named_parameters():
@@ -171,10 +171,10 @@ class SentenceStateLSTM(nn.Module):
         g = g.squeeze(0) if x.dim() == 2 else g
         return from_time_first(words, x, self.batch_first), without_view(g)
 
-    def _forward(self, x: Tensor, given: Lengths) -> tuple[Tensor, Tensor]:
+    def _forward(self, x: Tensor, unchecked: Lengths) -> tuple[Tensor, Tensor]:
         """:meth:`forward` for x ``(T, B, input_size)``."""
         steps, batch, _ = x.shape
-        lengths = check_lengths(given, steps, batch, x.device)
+        lengths = check_lengths(unchecked, steps, batch, x.device)
         params = SLSTMParameters(*(getattr(self, name) for name in SLSTMParameters._fields))
         chosen = choose(
             self.engine,

@@ -1,4 +1,4 @@
-"""Padded batches: lengths, reversal, packed sequences. Shapes are (T, B, …) throughout."""
+"""Padded batches: lengths, reversal, packed sequences. All shapes are time-first, (T, B, …)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Lengths: TypeAlias = Tensor | KnownLengths | Sequence[int] | None
 
 
 def trusted(lengths: Tensor) -> Tensor | KnownLengths:
-    """Mark lengths that a model has computed itself: layers then check them on the CPU only."""
+    """Mark lengths computed by a model itself, which layers then check only on the CPU."""
     return lengths if on_host(lengths) else KnownLengths(lengths)
 
 
@@ -96,27 +96,27 @@ def check_lengths(lengths: Lengths, steps: int, batch: int, device: torch.device
     if isinstance(lengths, KnownLengths):
         return lengths.values
     if isinstance(lengths, Tensor):
-        given = lengths
+        tensor = lengths
     else:
         try:
-            given = torch.as_tensor(lengths, device="cpu")
+            tensor = torch.as_tensor(lengths, device="cpu")
         except (TypeError, ValueError):
             raise UserError(f"lengths is {lengths!r}; give one whole number per sequence") from None
-    if given.dtype == torch.bool or given.is_complex():
-        raise UserError(f"lengths is of {given.dtype}; give one whole number per sequence")
-    if given.shape != (batch,):
+    if tensor.dtype == torch.bool or tensor.is_complex():
+        raise UserError(f"lengths is of {tensor.dtype}; give one whole number per sequence")
+    if tensor.shape != (batch,):
         raise UserError(
-            f"lengths has shape {tuple(given.shape)}; expected ({batch},), one per sequence"
+            f"lengths has shape {tuple(tensor.shape)}; expected ({batch},), one per sequence"
         )
     if batch == 0:
         return None
     # A copy: the caller may change the original before the backward reads it.
-    checked = given.to(device, torch.long, copy=True)
-    if not readable(given):
+    checked = tensor.to(device, torch.long, copy=True)
+    if not readable(tensor):
         return checked
-    if given.is_floating_point() and not torch.equal(checked.to(given), given):
+    if tensor.is_floating_point() and not torch.equal(checked.to(tensor), tensor):
         raise UserError("lengths holds fractions; give one whole number per sequence")
-    low, high = (int(v) for v in given.aminmax())
+    low, high = (int(v) for v in tensor.aminmax())
     if low < 1 or high > steps:
         raise UserError(f"lengths run from {low} to {high}; each must lie in 1…{steps}")
     return None if low == steps else checked

@@ -100,7 +100,7 @@ class ShortcutStackedLSTM(nn.Module):
         }[self.connection]
 
     def layer_input(self, x: Tensor, outputs: list[Tensor]) -> Tensor:
-        """Input of the next layer, given the words x and the ``outputs`` of all layers below.
+        """Input of the next layer, unchecked the words x and the ``outputs`` of all layers below.
 
         All tensors are ``(T, B, …)``.
         """
@@ -149,9 +149,9 @@ class ShortcutStackedLSTM(nn.Module):
             h_n, c_n = (without_view(part.squeeze(1)) for part in (h_n, c_n))
         return from_time_first(output, x, self.batch_first), (h_n, c_n)
 
-    def _forward(self, x: Tensor, given: Lengths) -> tuple[Tensor, Pair]:
+    def _forward(self, x: Tensor, unchecked: Lengths) -> tuple[Tensor, Pair]:
         """:meth:`forward` for x ``(T, B, input_size)``."""
-        checked = check_lengths(given, x.size(0), x.size(1), x.device)
+        checked = check_lengths(unchecked, x.size(0), x.size(1), x.device)
         lengths = None if checked is None else KnownLengths(checked)
         outputs: list[Tensor] = []
         for layer in self.layers:

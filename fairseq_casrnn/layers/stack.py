@@ -58,12 +58,12 @@ class LayerParameters(NamedTuple):
 
 
 class Direction(NamedTuple):
-    """What all layers of one direction share during a forward.
+    """The data that all layers of one direction share during a forward.
 
     Attributes:
         suffix: of the direction's parameters, "" or "_reverse".
-        reorder: reverses ``(T, B, …)`` for the backward direction, and undoes that as well.
-        last: ``(B,)`` last step of each sequence, or None where nothing is padding.
+        reorder: reverses ``(T, B, …)`` for the backward direction; it is its own inverse.
+        last: ``(B,)`` last step of each sequence, or None if nothing is padding.
         tokens: ``(T, B)`` in the direction's order, or None.
     """
 
@@ -326,11 +326,11 @@ class RecurrentStack(nn.Module):
         return from_time_first(output, x, self.batch_first), final
 
     def _forward(
-        self, x: Tensor, given: Lengths, state: State | None, tokens: Tensor | None
+        self, x: Tensor, unchecked: Lengths, state: State | None, tokens: Tensor | None
     ) -> tuple[Tensor, State]:
         """:meth:`forward` for x ``(T, B, input_size)`` and tokens ``(T, B)``."""
         steps, batch, _ = x.shape
-        lengths = check_lengths(given, steps, batch, x.device)
+        lengths = check_lengths(unchecked, steps, batch, x.device)
         mask = None
         if lengths is not None:
             mask = padding_mask(lengths, steps).unsqueeze(-1)

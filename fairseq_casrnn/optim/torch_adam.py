@@ -28,9 +28,9 @@ class TorchAdamConfig(FairseqDataclass):
 class TorchAdam(FairseqAdam):
     """``torch.optim.AdamW(fused=True)``.
 
-    It updates in one pass over the parameters, where fairseq's ``adam`` takes about ten. fairseq
-    adds ε before the bias correction of the second moment, PyTorch after (Kingma and Ba 2015,
-    Algorithm 1).
+    It makes one pass over the parameters per update, while fairseq's ``adam`` makes about ten.
+    fairseq adds ε before the bias correction of the second moment, PyTorch after (Kingma and Ba
+    2015, Algorithm 1).
     """
 
     supports_flat_params = True

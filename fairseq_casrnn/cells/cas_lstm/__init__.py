@@ -65,7 +65,7 @@ class CASCell(Cell):
 
     @property
     def kernel(self) -> str:  # type: ignore[override] # not for a class as a whole
-        """There are two: a trainable λ needs gradients."""
+        """There are two kernels, since a trainable λ needs gradients."""
         return "cas_lstm_trained" if self.trainable else "cas_lstm"
 
     def weights(self, params: Sequence[Tensor]) -> tuple[Tensor | float, Tensor | float]:
@@ -89,11 +89,11 @@ class CASCell(Cell):
         **unused: IfUsed,
     ) -> tuple[Tensor, Tensor]:
         i, f, g, o, v = (gx + gh).chunk(5, dim=-1)
-        past, below = self.weights(params)
+        past_weight, lower_weight = self.weights(params)
         c = (
             torch.sigmoid(i) * torch.tanh(g)
-            + past * torch.sigmoid(f) * c
-            + below * torch.sigmoid(v) * lower_c
+            + past_weight * torch.sigmoid(f) * c
+            + lower_weight * torch.sigmoid(v) * lower_c
         )
         return torch.sigmoid(o) * torch.tanh(c), c
 
@@ -110,12 +110,12 @@ class CASCell(Cell):
         **unused: IfUsed,
     ) -> None:
         i, f, g, o, v = activate_(gates, c.size(-1))
-        past, below = self.weights(params)
-        torch.mul(f, c_prev, out=c).mul_(past)
-        if isinstance(below, Tensor):
-            c.addcmul_(v * below, lower_c)
+        past_weight, lower_weight = self.weights(params)
+        torch.mul(f, c_prev, out=c).mul_(past_weight)
+        if isinstance(lower_weight, Tensor):
+            c.addcmul_(v * lower_weight, lower_c)
         else:
-            c.addcmul_(v, lower_c, value=below)
+            c.addcmul_(v, lower_c, value=lower_weight)
         c.addcmul_(i, g)
         torch.tanh(c, out=h).mul_(o)
 
@@ -135,24 +135,24 @@ class CASCell(Cell):
     ) -> CellGrads:
         i, f, g, o, v = gates.chunk(5, dim=-1)
         grad_through_output(dh, dc, o, c)
-        past, below = self.weights(params)
-        dc_past, dc_below = dc * past, dc * below
-        dc_prev, d_lower_c = dc_past * f, dc_below * v
-        if isinstance(past, Tensor):
+        past_weight, lower_weight = self.weights(params)
+        dc_past, dc_lower = dc * past_weight, dc * lower_weight
+        dc_prev, d_lower_c = dc_past * f, dc_lower * v
+        if isinstance(past_weight, Tensor):
             d_lam = (dc * (v * lower_c - f * c_prev)).sum(0)
-            d_params[0].addcmul_(d_lam, past * below)
+            d_params[0].addcmul_(d_lam, past_weight * lower_weight)
         input_grads_(dc, i, g)
         dsigmoid_(f, dc_past.mul_(c_prev))
-        dsigmoid_(v, dc_below.mul_(lower_c))
+        dsigmoid_(v, dc_lower.mul_(lower_c))
         return None, dc_prev, d_lower_c, None
 
     def kernel_rows(self, params: Sequence[Tensor], like: Tensor, size: int) -> Tensor:
-        past, below = self.weights(params)
-        if isinstance(past, Tensor) and isinstance(below, Tensor):
-            return torch.stack([past, below])
-        # A tensor made under torch.export is fake and must not be cached.
-        make = constant_rows.__wrapped__ if torch.compiler.is_compiling() else constant_rows
-        rows: Tensor = make(past, below, size, like.dtype, like.device)
+        past_weight, lower_weight = self.weights(params)
+        if isinstance(past_weight, Tensor) and isinstance(lower_weight, Tensor):
+            return torch.stack([past_weight, lower_weight])
+        # A tensor created under torch.export is fake and must not be cached.
+        create = constant_rows.__wrapped__ if torch.compiler.is_compiling() else constant_rows
+        rows: Tensor = create(past_weight, lower_weight, size, like.dtype, like.device)
         return rows
 
     def kernel_param_grads(
@@ -160,20 +160,20 @@ class CASCell(Cell):
     ) -> tuple[Tensor, ...]:
         if not self.trainable:
             return ()
-        past, below = rows  # 1-λ and λ = σ(lam_logit)
-        return (((d_rows[1] - d_rows[0]) * past * below).view_as(params[0]),)
+        past_weight, lower_weight = rows  # 1-λ and λ = σ(lam_logit)
+        return (((d_rows[1] - d_rows[0]) * past_weight * lower_weight).view_as(params[0]),)
 
 
 @functools.lru_cache(maxsize=64)
 @torch.inference_mode(False)
 def constant_rows(
-    past: float, below: float, size: int, dtype: torch.dtype, device: torch.device
+    past_weight: float, lower_weight: float, size: int, dtype: torch.dtype, device: torch.device
 ) -> Tensor:
     """:meth:`CASCell.weights` of a constant λ, as the kernels read them: ``(2, size)``."""
-    return torch.tensor([[past], [below]], dtype=dtype, device=device).repeat(1, size)
+    return torch.tensor([[past_weight], [lower_weight]], dtype=dtype, device=device).repeat(1, size)
 
 
 def make_cell(layer: int, options: CASOptions) -> Cell:
-    """The bottom layer is a plain LSTM; the layers above see the cell below."""
-    cell = CASCell(options.lam)  # checks lam, even in a stack of one layer, which has no use for it
+    """The bottom layer is a plain LSTM; the layers above read c of the layer below."""
+    cell = CASCell(options.lam)  # checks lam, even for a single layer, which does not use it
     return LSTMCell() if layer == 0 else cell

@@ -9,21 +9,21 @@ from ..triton_base import dsigmoid, dtanh, output_backward, sigmoid, tanh
 
 
 @triton.jit
-def forward(a, past, lower, candidate, p):
-    """Blocks i f g o v; ``p`` the factors of f ⊙ past, 1 - λ, and of v ⊙ lower, λ."""
+def forward(a, prev, lower, candidate, p):
+    """Blocks i f g o v; ``p`` has the factors of f ⊙ prev, 1 - λ, and of v ⊙ lower, λ."""
     i, f, g, o, v = sigmoid(a[0]), sigmoid(a[1]), tanh(a[2]), sigmoid(a[3]), sigmoid(a[4])
-    c = i * g + p[0] * f * past + p[1] * v * lower
+    c = i * g + p[0] * f * prev + p[1] * v * lower
     return (i, f, g, o, v), c, o * tanh(c), candidate
 
 
 @triton.jit
-def backward(a, past, new, lower, candidate, p, dh, dnew):
+def backward(a, prev, new, lower, candidate, p, dh, dnew):
     i, f, g, o, v = a
     d_o, dc = output_backward(o, new, dh, dnew)
-    d_past, d_below = dc * p[0], dc * p[1]
-    d_f, d_v = dsigmoid(d_past * past, f), dsigmoid(d_below * lower, v)
+    d_prev, d_below = dc * p[0], dc * p[1]
+    d_f, d_v = dsigmoid(d_prev * prev, f), dsigmoid(d_below * lower, v)
     d_a = (dsigmoid(dc * g, i), d_f, dtanh(dc * i, g), d_o, d_v)
-    return d_a, d_past * f, d_below * v, 0.0, (dc * f * past, dc * v * lower)
+    return d_a, d_prev * f, d_below * v, 0.0, (dc * f * prev, dc * v * lower)
 
 
 KERNELS = {"cas_lstm": (forward, backward), "cas_lstm_trained": (forward, backward)}

@@ -9,7 +9,7 @@ from ..base import Cell, CellGrads, IfUsed, NoOptions, dsigmoid_, dtanh_
 
 
 class PeepholeCell(Cell):
-    """LSTM whose i and f see c₋ and whose o sees the new c (eq. 3-7). Blocks: i f g o.
+    """LSTM whose i and f read c₋ and whose o reads the new c (eq. 3-7). Blocks: i f g o.
 
     ``peephole`` is ``(3, H)``: rows for i, f, o. It is the bottom layer of a depth-gated stack.
     """
@@ -34,12 +34,12 @@ class PeepholeCell(Cell):
         gh_i, gh_f, gh_g, gh_o = gh.chunk(4, dim=-1)
         i = torch.sigmoid(blocks[0] + gh_i + p[0] * c)
         f = torch.sigmoid(blocks[1] + gh_f + p[1] * c)
-        new = i * torch.tanh(blocks[2] + gh_g) + f * c
+        new_c = i * torch.tanh(blocks[2] + gh_g) + f * c
         if self.depth:
             q = params[1]
-            new = new + torch.sigmoid(blocks[4] + q[0] * c + q[1] * lower_c) * lower_c
-        o = torch.sigmoid(blocks[3] + gh_o + p[2] * new)
-        return o * torch.tanh(new), new
+            new_c = new_c + torch.sigmoid(blocks[4] + q[0] * c + q[1] * lower_c) * lower_c
+        o = torch.sigmoid(blocks[3] + gh_o + p[2] * new_c)
+        return o * torch.tanh(new_c), new_c
 
     def forward_(
         self,
@@ -99,19 +99,19 @@ class PeepholeCell(Cell):
         self, d_gates: Tensor, cs: Tensor, *, lower_c: IfUsed, d_params: tuple[Tensor, ...]
     ) -> None:
         d_i, d_f, _, d_o, *depth = d_gates.chunk(self.ih_blocks, dim=-1)
-        past, new = cs[:-1], cs[1:]
-        for row, (grad, seen) in enumerate(((d_i, past), (d_f, past), (d_o, new))):
-            d_params[0][row].add_((grad * seen).sum((0, 1)))
+        prev_c, new_c = cs[:-1], cs[1:]
+        for row, (grad, read_c) in enumerate(((d_i, prev_c), (d_f, prev_c), (d_o, new_c))):
+            d_params[0][row].add_((grad * read_c).sum((0, 1)))
         if self.depth:
-            for row, seen in enumerate((past, lower_c)):
-                d_params[1][row].add_((depth[0] * seen).sum((0, 1)))
+            for row, read_c in enumerate((prev_c, lower_c)):
+                d_params[1][row].add_((depth[0] * read_c).sum((0, 1)))
 
 
 class DGCell(PeepholeCell):
     """d = σ(W_d h' + p₀⊙c₋ + p₁⊙c' + b_d); c = d⊙c' + f⊙c₋ + i⊙g.
 
     Blocks: i f g o d; U has i f g o. ``peephole`` is as in :class:`PeepholeCell`;
-    ``depth_peephole`` is ``(2, H)``: past cell, lower cell.
+    ``depth_peephole`` is ``(2, H)``: rows for c₋ and c'.
     """
 
     kernel = "dg_lstm"
@@ -122,5 +122,5 @@ class DGCell(PeepholeCell):
 
 
 def make_cell(layer: int, options: NoOptions) -> Cell:
-    """The bottom layer is a peephole LSTM; the layers above see the cell below."""
+    """The bottom layer is a peephole LSTM; the layers above read c of the layer below."""
     return PeepholeCell() if layer == 0 else DGCell()

@@ -12,8 +12,7 @@ from ..stacked_lstm import LSTMCell, activate_, input_grads_
 class HighwayCell(Cell):
     """d = σ(W_d h' + p₀⊙c₋ + p₁⊙c' + b_d); c = i⊙g + f⊙c₋ + d⊙c'.
 
-    Blocks: i f g o d; U has i f g o. ``depth_peephole`` is ``(2, H)``: row 0 on the
-    past cell c₋, row 1 on the lower cell c'.
+    Blocks: i f g o d; U has i f g o. ``depth_peephole`` is ``(2, H)``: rows for c₋ and c'.
     """
 
     kernel = "highway_lstm"
@@ -92,5 +91,5 @@ class HighwayCell(Cell):
 
 
 def make_cell(layer: int, options: NoOptions) -> Cell:
-    """The bottom layer is a plain LSTM; the layers above see the cell below."""
+    """The bottom layer is a plain LSTM; the layers above read c of the layer below."""
     return LSTMCell() if layer == 0 else HighwayCell()

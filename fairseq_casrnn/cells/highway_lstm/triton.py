@@ -9,22 +9,22 @@ from ..triton_base import dsigmoid, dtanh, output_backward, sigmoid, tanh
 
 
 @triton.jit
-def forward(a, past, lower, candidate, p):
-    """Blocks i f g o d; ``p`` the peepholes of d at the past and at the lower cell."""
+def forward(a, prev, lower, candidate, p):
+    """Blocks i f g o d; ``p`` has the peepholes of d to ``prev`` and to ``lower``."""
     i, f, g, o = sigmoid(a[0]), sigmoid(a[1]), tanh(a[2]), sigmoid(a[3])
-    d = sigmoid(a[4] + p[0] * past + p[1] * lower)
-    c = i * g + f * past + d * lower
+    d = sigmoid(a[4] + p[0] * prev + p[1] * lower)
+    c = i * g + f * prev + d * lower
     return (i, f, g, o, d), c, o * tanh(c), candidate
 
 
 @triton.jit
-def backward(a, past, new, lower, candidate, p, dh, dnew):
+def backward(a, prev, new, lower, candidate, p, dh, dnew):
     i, f, g, o, d = a
     d_o, dc = output_backward(o, new, dh, dnew)
     d_d = dsigmoid(dc * lower, d)
-    d_a = (dsigmoid(dc * g, i), dsigmoid(dc * past, f), dtanh(dc * i, g), d_o, d_d)
-    d_past, d_lower = dc * f + d_d * p[0], dc * d + d_d * p[1]
-    return d_a, d_past, d_lower, 0.0, (d_d * past, d_d * lower)
+    d_a = (dsigmoid(dc * g, i), dsigmoid(dc * prev, f), dtanh(dc * i, g), d_o, d_d)
+    d_prev, d_lower = dc * f + d_d * p[0], dc * d + d_d * p[1]
+    return d_a, d_prev, d_lower, 0.0, (d_d * prev, d_d * lower)
 
 
 KERNELS = {"highway_lstm": (forward, backward)}

@@ -9,19 +9,19 @@ from ..triton_base import dsigmoid, dtanh, output_backward, sigmoid, tanh
 
 
 @triton.jit
-def forward(a, past, lower, candidate, p):
+def forward(a, prev, lower, candidate, p):
     i, f, g, o = sigmoid(a[0]), sigmoid(a[1]), tanh(a[2]), sigmoid(a[3])
     # A softmax over two values is the sigmoid of their difference.
-    c = past + sigmoid(i - f) * (g - past)
+    c = prev + sigmoid(i - f) * (g - prev)
     return (i, f, g, o), c, o * tanh(c), candidate
 
 
 @triton.jit
-def backward(a, past, new, lower, candidate, p, dh, dnew):
+def backward(a, prev, new, lower, candidate, p, dh, dnew):
     i, f, g, o = a
     d_o, dc = output_backward(o, new, dh, dnew)
     share = sigmoid(i - f)
-    d_difference = dsigmoid(dc * (g - past), share)
+    d_difference = dsigmoid(dc * (g - prev), share)
     d_g = dc * share
     d_a = (dsigmoid(d_difference, i), dsigmoid(-d_difference, f), dtanh(d_g, g), d_o)
     return d_a, dc - d_g, 0.0, 0.0, ()

@@ -99,8 +99,8 @@ class SecondOrderCell(Cell):
         **unused: IfUsed,
     ) -> CellGrads:
         i, f, g, o = self.blocks(gates)
-        past, alpha = c_prev.unsqueeze(1), mixture.unsqueeze(-1)
-        c_s = torch.addcmul(i * g, f, past)
+        prev, alpha = c_prev.unsqueeze(1), mixture.unsqueeze(-1)
+        c_s = torch.addcmul(i * g, f, prev)
         tanh_c = torch.tanh(c_s)
         d_mixture = torch.bmm(tanh_c * o, dh.unsqueeze(-1)).add_(torch.bmm(c_s, dc.unsqueeze(-1)))
         dh_s = alpha * dh.unsqueeze(1)
@@ -111,10 +111,10 @@ class SecondOrderCell(Cell):
         d_i, d_g = dc_s * g, dc_s * i
         dsigmoid_(i, d_i)
         dtanh_(g, d_g)
-        dsigmoid_(f, dc_s.mul_(past))
+        dsigmoid_(f, dc_s.mul_(prev))
         return None, dc_prev, None, d_mixture.squeeze(-1)
 
 
 def make_cell(layer: int, options: SecondOrderOptions) -> SecondOrderCell:
-    """All layers are alike."""
+    """The cell of layer ``layer`` of a stack."""
     return SecondOrderCell(options.num_cells)
