@@ -1,4 +1,4 @@
-"""Checks of binarised data that fairseq makes late or never."""
+"""Checks of binarised data that fairseq performs late or never."""
 
 import os
 import struct

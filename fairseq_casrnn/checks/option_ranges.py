@@ -1,9 +1,9 @@
 """Ranges of options of fairseq's programs, and contradictory options.
 
-The table ``BOUNDS`` has the options of fairseq and of this package that nothing else validates; add
-a line for another one. All of fairseq's defaults must be in range (a test checks that). Sizes and
-probabilities of this package's models are checked when a model is built (``check_sizes`` and
-``check_probabilities`` of :mod:`fairseq_casrnn.models.config`).
+The table ``BOUNDS`` has the options of fairseq and of this package that nothing else validates; to
+validate another option, add a line. All of fairseq's defaults must be in range (a test checks
+that). Sizes and probabilities of this package's models are checked when a model is built
+(``check_sizes`` and ``check_probabilities`` of :mod:`fairseq_casrnn.models.config`).
 """
 
 import ast
@@ -199,11 +199,11 @@ def _distributed_problems(options: Mapping) -> Iterator[str]:
     if not isinstance(size, int) or options.get("tpu"):
         return
     by_torchrun = all(name in os.environ for name in TORCHRUN)
-    told = os.environ["WORLD_SIZE"] if by_torchrun else "1"
-    started = natural(told)
+    variable = os.environ["WORLD_SIZE"] if by_torchrun else "1"
+    started = natural(variable)
     if started is None:
         yield (
-            f"WORLD_SIZE in the environment is '{told}', not a number of processes; start them "
+            f"WORLD_SIZE in the environment is '{variable}', not a number of processes; start them "
             "with torchrun, or unset it"
         )
         return

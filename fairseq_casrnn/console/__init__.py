@@ -1,1 +1,1 @@
-"""What the command lines share: arguments, errors, output and progress."""
+"""Shared parts of the command lines: arguments, errors, output and progress."""

@@ -1,4 +1,4 @@
-"""Standard output that is closed, full, in another encoding, or a closed pipe."""
+"""Handle standard output that is closed, full, a closed pipe, or in another encoding."""
 
 import atexit
 import io
@@ -46,7 +46,7 @@ def flush_at_exit() -> None:
 
     fairseq's programs would exit with status 0 or print a traceback.
     """
-    logging.raiseExceptions = False  # no traceback for each line that cannot be logged
+    logging.raiseExceptions = False  # print no traceback for lines that cannot be logged
     atexit.register(_last_flush)
 
 
@@ -55,4 +55,4 @@ def _last_flush() -> None:
         broken = isinstance(error, BrokenPipeError)
         print(f"error: {READER_ENDED if broken else disk_full(error)}", file=sys.stderr)
         logging.shutdown()
-        os._exit(1)  # at exit, only this changes the status
+        os._exit(1)  # the only way to change the status at exit

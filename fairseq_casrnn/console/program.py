@@ -24,7 +24,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **kwargs):
         super().__init__(allow_abbrev=False, **kwargs)
-        self.set_defaults(program=self.prog.split(".")[-1])  # which prepared folders keep
+        self.set_defaults(program=self.prog.split(".")[-1])  # recorded in prepared folders
 
     def error(self, message: str) -> NoReturn:
         """Print the message and exit with status 2."""
@@ -32,7 +32,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def split_at_dashes(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The words before ``--``, and those after it; argparse would read these as operands."""
+    """The words before ``--``, and those after it, which argparse would read as positional."""
     at = argv.index("--") if "--" in argv else len(argv)
     return list(argv[:at]), list(argv[at + 1 :])
 

@@ -1,4 +1,4 @@
-"""Running other programs, or printing their command lines."""
+"""Run other programs, or print their command lines."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class Programs:
         command = python_command("fairseq_cli.train", *arguments)
         with forwarding_signals() as (start, received), open(log, "ab", buffering=0) as file:
             child = start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-            shown = ((child.stdout, sys.stdout.buffer), (child.stderr, sys.stderr.buffer))
-            copiers = [threading.Thread(target=copy, args=(*pair, file)) for pair in shown]
+            streams = ((child.stdout, sys.stdout.buffer), (child.stderr, sys.stderr.buffer))
+            copiers = [threading.Thread(target=copy, args=(*pair, file)) for pair in streams]
             for copier in copiers:
                 copier.start()
             for copier in copiers:
@@ -61,7 +61,7 @@ class Programs:
 
 
 def end_with_parent() -> None:
-    """Let this process get SIGTERM when its parent is killed; on Linux only.
+    """Make this process receive SIGTERM when its parent is killed; works on Linux only.
 
     A training then saves a checkpoint and stops, instead of going on without a log.
     """
@@ -76,7 +76,7 @@ def python_command(program: str, *arguments: str) -> list[str]:
 
 
 def copy(source: BinaryIO, shown: BinaryIO, log: BinaryIO) -> None:
-    """Copy ``source`` to both targets; if one fails, continue with the other."""
+    """Copy ``source`` to ``shown`` and ``log``; if one fails, continue with the other."""
     targets = [shown, log]
     with source:
         while chunk := os.read(source.fileno(), 1 << 16):
@@ -113,19 +113,19 @@ def forwarding_signals() -> Iterator[tuple[Callable[..., subprocess.Popen], list
     def start(command: list[str], **options: Any) -> subprocess.Popen:
         child = subprocess.Popen(command, preexec_fn=end_with_parent, **options)
         children.append(child)
-        for number in received:  # before the program was known
+        for number in received:  # signals that arrived before it started
             child.send_signal(number)
         return child
 
-    before = {}
+    previous = {}
     if threading.current_thread() is threading.main_thread():  # Python allows handlers only there
         # Ignored signals, such as Ctrl-C in the background, stay ignored.
         active = [one for one in SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]
-        before = {number: signal.signal(number, handle) for number in active}
+        previous = {number: signal.signal(number, handle) for number in active}
     try:
         yield start, received
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
 

@@ -1,4 +1,4 @@
-"""Progress of long computations, on standard error after the first seconds."""
+"""Show the progress of long computations on standard error, after the first seconds."""
 
 import sys
 import time
@@ -16,7 +16,7 @@ def progress_bar(items: Iterable, total: int, what: str) -> Iterator:
     Args:
         items: the items.
         total: their number.
-        what: text in front of the numbers.
+        what: text before the numbers.
     """
     if sys.stderr.isatty():
         yield from tqdm(items, what, total, leave=False, delay=DELAY, dynamic_ncols=True)

@@ -47,7 +47,7 @@ def dtypes(text: str) -> list[str]:
 
 
 def commands(training: list[str], names: list[str], folder: str) -> list[list[str]]:
-    """The command lines of all trainings; ``folder`` is empty, so that none is resumed."""
+    """The command lines of all trainings; ``folder`` must be empty, so that none is resumed."""
     given = [part for part in training if part not in ("--fp16", "--bf16")] if names else training
     own = ["--user-dir", USER_DIR, "--save-dir", folder, *ONE_UPDATE]
     kinds = [DTYPES[name] for name in names] or [[]]
@@ -55,7 +55,7 @@ def commands(training: list[str], names: list[str], folder: str) -> list[list[st
 
 
 def without_plugin(training: list[str]) -> list[str]:
-    """``training`` without ``--user-dir``; a plugin is passed on to the trainings otherwise."""
+    """``training`` without ``--user-dir``, which is passed on in the environment instead."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add_user_dir(parser)
     found, rest = parser.parse_known_args(training)
@@ -65,7 +65,7 @@ def without_plugin(training: list[str]) -> list[str]:
 
 
 def run(args: argparse.Namespace) -> None:
-    """The command.
+    """Run the command.
 
     Raises:
         UserError: there is no GPU, or a training failed.

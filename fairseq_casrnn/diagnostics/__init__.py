@@ -1,1 +1,1 @@
-"""Errors of fairseq and torch that users' mistakes cause, explained in one sentence each."""
+"""One-sentence explanations of errors of fairseq and torch that users' mistakes cause."""

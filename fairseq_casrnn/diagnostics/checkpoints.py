@@ -1,4 +1,4 @@
-"""Mistakes with checkpoints."""
+"""Explain mistakes with checkpoints."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Mistakes with text, dictionaries and binarised data."""
+"""Explain mistakes with text, dictionaries and binarised data."""
 
 from fairseq_casrnn.diagnostics.frames import Rules, frame_local
 

@@ -1,7 +1,7 @@
-"""Turns errors of fairseq and torch that users' mistakes cause into one sentence each.
+"""Explain errors of fairseq and torch that users' mistakes cause, in one sentence each.
 
 Each rule in ``RULES`` has exception types and a function that returns the sentence, or None if the
-exception has another cause. To explain another mistake, write a function in the appropriate module
+rule does not apply. To explain another mistake, write a function in the appropriate module
 of :mod:`fairseq_casrnn.diagnostics` and add it to the rules there. A sentence names the file or
 option and the remedy.
 """
@@ -41,7 +41,7 @@ def explain(error: BaseException) -> str | None:
 
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
-    """A context that turns errors that can be explained into a UserError."""
+    """Context manager that turns errors that can be explained into a UserError."""
     try:
         yield
     except UserError:
@@ -54,7 +54,7 @@ def explained() -> Iterator[None]:
 
 
 def _in_a_worker(error: Exception) -> str | None:
-    """A UserError in a worker of distributed training, of which only the text is known."""
+    """A UserError in a worker process of distributed training, of which only the text is known."""
     found = re.search(r"^[\w.]*\bUserError: (.+)", str(error), re.MULTILINE)
     return found[1] if found and "Process" in type(error).__name__ else None
 

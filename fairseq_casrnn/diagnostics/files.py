@@ -1,4 +1,4 @@
-"""Mistakes with files, full disks and failed allocations of memory."""
+"""Explain mistakes with files, full disks and exhausted memory."""
 
 import errno
 import os

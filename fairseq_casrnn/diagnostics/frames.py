@@ -1,4 +1,4 @@
-"""Inspection of the frames in an exception's traceback."""
+"""Inspect the frames of an exception's traceback."""
 
 import functools
 import site
@@ -27,7 +27,7 @@ def library_folders() -> tuple[Path, ...]:
 
 
 def is_library(file: str) -> bool:
-    """Whether a file of code is Python's or installed, or no file at all, such as ``<string>``."""
+    """Whether a source file is Python's or installed, or is not a file, such as ``<string>``."""
     path = Path(file)
     return not path.is_absolute() or any(map(path.resolve().is_relative_to, library_folders()))
 
@@ -68,6 +68,6 @@ def frame_local(error: BaseException, function: str, variable: str):
 
 
 def _dotted_name(frame) -> str:
-    spec = frame.f_globals.get("__spec__")  # has the real name after python -m
+    spec = frame.f_globals.get("__spec__")  # has the real name of a module run with python -m
     module = frame.f_globals.get("__name__") if spec is None else spec.name
     return f"{module}.{frame.f_code.co_qualname}"

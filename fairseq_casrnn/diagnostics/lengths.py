@@ -1,4 +1,4 @@
-"""Mistakes with the lengths of sentences."""
+"""Explain mistakes with the lengths of sentences."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -27,12 +27,12 @@ def _decisive_max_tokens(error: Exception) -> int | None:
     if limit is None:
         return None
     allowed = (trainer.task.max_positions(), trainer.model.max_positions())
-    both = [one for limits in allowed for one in _flat(limits) if one is not None]
-    return limit if all(one > limit for one in both) else None
+    maxima = [one for limits in allowed for one in _flat(limits) if one is not None]
+    return limit if all(one > limit for one in maxima) else None
 
 
 def _flat(limits) -> Iterable[int | None]:
-    """The numbers in what ``max_positions`` returns: a number, several, or some by language."""
+    """The numbers in a result of ``max_positions``: a number, several, or several by language."""
     if isinstance(limits, Mapping):
         limits = list(limits.values())
     if isinstance(limits, list | tuple):
@@ -55,7 +55,7 @@ def _nothing_left(error: Exception) -> str | None:
 
 
 def _nothing_translated(error: ZeroDivisionError) -> str | None:
-    """``--skip-invalid-size-inputs-valid-test`` skipped all, and fairseq computes the speed."""
+    """``--skip-invalid-size-inputs-valid-test`` skipped all sentences; fairseq divides by zero."""
     if getattr(frame_local(error, GENERATE, "gen_timer"), "n", None) != 0:
         return None
     cfg = frame_local(error, GENERATE, "cfg")

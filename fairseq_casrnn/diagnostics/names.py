@@ -1,4 +1,4 @@
-"""Mistakes with names of components and packages."""
+"""Explain mistakes with names of components and packages."""
 
 import difflib
 import re

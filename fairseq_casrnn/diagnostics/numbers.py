@@ -1,4 +1,4 @@
-"""Numbers that are not finite."""
+"""Explain numbers that are not finite."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""Mistakes with options and their values."""
+"""Explain mistakes with options and their values."""
 
 import json
 import re

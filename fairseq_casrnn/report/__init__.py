@@ -1,1 +1,1 @@
-"""``casrnn report``: one page of HTML about a training or several."""
+"""``casrnn report``: an HTML page about one or several trainings."""

@@ -17,7 +17,7 @@ from fairseq_casrnn.report.run_files import RunFiles, read_run
 from fairseq_casrnn.runs.layout import PREDICTIONS
 
 MOST_ERRORS, MOST_SAMPLES = 20, 10
-# Title, name in the log, whether to draw the training's curve, too.
+# Title, name in the log, whether to draw the training curve in addition to the validation curve.
 CHARTS = (
     ("Loss", "loss", True),
     ("Loss without label smoothing", "nll_loss", True),
@@ -64,12 +64,12 @@ def run(args: argparse.Namespace) -> None:
     runs = dict(zip(short_names(folders), found, strict=True))
     text = render(runs, args.subset, args.title or ", ".join(runs))
     write_text(args.output, text)
-    for one in found:
-        if not one.scores and one.predictions is None:
-            how = "" if args.subset == "test" else f" with --subset {args.subset}"
-            show([f"{one.folder} has no scores on {args.subset}; evaluate it{how} first"])
-        elif one.predictions is None and "test" not in one.scores:  # language models have none
-            show([f"{one.folder} has no {args.subset}.{PREDICTIONS}: no errors or samples of it"])
+    for files in found:
+        if not files.scores and files.predictions is None:
+            option = "" if args.subset == "test" else f" with --subset {args.subset}"
+            show([f"{files.folder} has no scores on {args.subset}; evaluate it{option} first"])
+        elif files.predictions is None and "test" not in files.scores:  # language models have none
+            show([f"{files.folder} has no {args.subset}.{PREDICTIONS}: no errors or samples of it"])
     show([f"report: {args.output}"])
 
 
@@ -114,7 +114,7 @@ def render(runs: dict[str, RunFiles], subset: str, title: str) -> str:
 
 
 def charts(runs: dict[str, RunFiles]) -> Sequence[tuple[str, object]]:
-    """(title, chart) of each quantity in the logs; the curves of a run have one colour."""
+    """(title, chart) of each quantity in the logs; all curves of a run have the same colour."""
     found = []
     for title, name, of_training in CHARTS:
         lines = []
@@ -136,15 +136,15 @@ def charts(runs: dict[str, RunFiles]) -> Sequence[tuple[str, object]]:
 
 
 def comparison(values: dict[str, dict[str, str]]) -> list[tuple[str, list[str], bool]]:
-    """(name, values by run, whether they differ), with those that differ first."""
-    names = dict.fromkeys(name for one in values.values() for name in one)
-    rows = [(name, [one.get(name, "") for one in values.values()]) for name in names]
+    """(name, values by run, whether they differ); names whose values differ come first."""
+    names = dict.fromkeys(name for settings in values.values() for name in settings)
+    rows = [(name, [settings.get(name, "") for settings in values.values()]) for name in names]
     marked = [(name, row, len(set(row)) > 1) for name, row in rows]
     return sorted(marked, key=lambda row: not row[2])
 
 
 def pictures(name: str, run: RunFiles) -> list[tuple[str, object]]:
-    """(title, chart) of a run's predictions."""
+    """(title, chart) of a run's confusion matrix and calibration."""
     if run.predictions is None or not run.predictions.examples:
         return []
     classes, counts = run.predictions.confusion()

@@ -1,4 +1,4 @@
-"""Reading ``SUBSET.predictions.tsv`` of a run, which evaluations write."""
+"""Read ``SUBSET.predictions.tsv`` of a run, which evaluations write."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def read_predictions(path: Path) -> Predictions:
 
 
 def _tagged(path: Path, table: Table) -> Predictions:
-    """Words with tags. Raises UserError."""
+    """The predictions in a tagger's file. Raises UserError if a probability is invalid."""
     found = Predictions(columns=["word", "sentence"])
     for sentence in table.sentences():
         text = " ".join(cells[0] for _, cells in sentence)

@@ -1,4 +1,4 @@
-"""Reading a run's folder: log, scores, predictions, options, environment."""
+"""Read a run's folder: log, scores, predictions, options, environment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Points = list[tuple[float, float]]
 
 @dataclass
 class RunFiles:
-    """What the files of a run say.
+    """The contents of a run's files.
 
     Attributes:
         folder: ``OUT/NAME/seedN``.
@@ -110,7 +110,7 @@ def last_result(folder: Path) -> dict:
 
 
 def curves_of(found: Iterable[tuple[str, dict]]) -> dict[tuple[str, str], Points]:
-    """All numbers in a log by update; training curves within epochs if there are enough points."""
+    """All numbers in a log by update; training curves use the finest available resolution."""
     curves: dict[tuple[str, str], dict[float, float]] = {}
     for tag, values in found:
         if tag in ("train_inner", "train", "valid") and "num_updates" in values:
@@ -173,7 +173,7 @@ def logged_option(log: str, name: str) -> str | None:
 
 
 def option_pairs(words: list[str]) -> Iterator[tuple[str, str]]:
-    """Options with their values; several values are one text, and "data" has the operands."""
+    """Options with their values, joined if several; "data" has the positional arguments."""
     name = ""
     values: list[str] = []
     for word in [*words, "--"]:
@@ -187,7 +187,7 @@ def option_pairs(words: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def environment_of(record: dict, log: str) -> dict[str, str]:
-    """Machine, versions and duration of the training, as texts."""
+    """Machine, versions and duration of the training, as strings by name."""
     names = "date device processes precision parameters epochs updates load"
     found: dict[str, object] = {name: record.get(name) for name in names.split()}
     for name in ("machine", "versions", "package", "data"):

@@ -1,1 +1,1 @@
-"""Results as data: a line of JSON for each run, a YAML file for each page, rendered to Markdown."""
+"""Results as data, rendered to Markdown: a line of JSON per run, a YAML file per page."""

@@ -85,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_folder_argument(parser: argparse.ArgumentParser) -> None:
-    """Where the pages are."""
+    """Add the option for the folder of the pages' data."""
     parser.add_argument(
         "--results",
         type=Path,
@@ -183,7 +183,7 @@ def row_of(run: Run, table: Table, args: argparse.Namespace) -> Row:
 def portable(command: str, run: Run) -> str:
     """A command without the paths of the machine that it ran on, and without a last ``--``.
 
-    Paths inside the checkout that trained become relative to it; of others, the last name stays.
+    Paths inside the checkout that trained become relative to it; others lose their folders.
     """
     training = run.content.get("training", "")
     root = re.search(rf"--user-dir (/\S*)/{fairseq_casrnn.__name__}\b", training)
@@ -232,7 +232,7 @@ def chosen_evaluation(run: Run, table: Table, checkpoint: str | None) -> dict:
 
 
 def metrics_of(run: Run, evaluation: dict, table: Table) -> dict[str, float]:
-    """The table's metrics; ``valid_X`` are those of the evaluated weights.
+    """The table's metrics; ``valid_X`` are validation scores of the evaluated weights.
 
     Raises:
         UserError: one is missing.
@@ -253,8 +253,9 @@ def metrics_of(run: Run, evaluation: dict, table: Table) -> dict[str, float]:
 
 
 def validation_of(run: Run, checkpoint: str) -> dict[str, object]:
-    """``valid_X`` from the evaluation of a checkpoint on the validation set, if there is one, else
-    for the best checkpoint from training.
+    """Metrics ``valid_X`` from an evaluation of the checkpoint on the validation set.
+
+    Without such an evaluation, those of the best checkpoint come from training.
     """
     found = run.content.get("best", {}) if checkpoint == "best" else {}
     for one in run.evaluations("valid"):
@@ -264,7 +265,7 @@ def validation_of(run: Run, checkpoint: str) -> dict[str, object]:
 
 
 def curves_of(run: Run, table: Table) -> dict[str, dict[str, float]]:
-    """The table's curves ``valid_X`` over the epochs in which training validated X."""
+    """The table's curves ``valid_X``: the validation metric X by epoch."""
     found = {}
     for name in table.curves:
         key = name.removeprefix("valid_")
@@ -278,7 +279,7 @@ def curves_of(run: Run, table: Table) -> dict[str, dict[str, float]]:
 def paired(
     run: Run, evaluation: dict, table: Table, baseline: Path | None
 ) -> dict[str, dict[str, object]]:
-    """The paired test against the run of the table's baseline, where both have predictions.
+    """The paired test against the baseline's run, if both have predictions.
 
     Raises:
         UserError: ``baseline`` is not such a run, or was evaluated on other sentences; or the
@@ -303,7 +304,7 @@ def paired(
 
 
 def check_predicted_by(run: Run, subset: str, checkpoint: str | None) -> None:
-    """Raise UserError if the predictions, the last evaluation's, are of another checkpoint."""
+    """Raise UserError if the predictions of the last evaluation are of another checkpoint."""
     last = run.evaluations(subset)[-1:]
     if last and last[0].get("checkpoint") != checkpoint:
         raise UserError(
@@ -313,7 +314,7 @@ def check_predicted_by(run: Run, subset: str, checkpoint: str | None) -> None:
 
 
 def variables_of(run: Run, table: Table) -> dict[str, str]:
-    """The settings that are environment variables, from the command as it was typed."""
+    """The settings given as environment variables in the command as it was typed."""
     words = shlex.split(run.content.get("command") or "")
     typed = itertools.takewhile(lambda pair: pair[1], (word.partition("=") for word in words))
     return {table.variables[name]: value for name, _, value in typed if name in table.variables}

@@ -1,7 +1,7 @@
 """The figure of a table's curves, ``docs/results/PAGE-TABLE.svg``.
 
-The file has a digest of the curves and is only redrawn if they change, since other versions of
-matplotlib give slightly different files.
+The file contains a digest of the curves and is only redrawn if they change, since different
+versions of matplotlib write slightly different files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Curves = dict[str, dict[str, float]]
 
 
 def figures(page: Page, rows: Sequence[Row], folder: Path) -> dict[Path, tuple[Table, Curves]]:
-    """The figures of a page by their files."""
+    """The figures of a page, as (table, curves) by file."""
     found = {}
     for table in page.tables.values():
         own = [row for row in rows if row["table"] == table.name]
@@ -34,7 +34,7 @@ def figures(page: Page, rows: Sequence[Row], folder: Path) -> dict[Path, tuple[T
 
 
 def digest(curves: Curves) -> str:
-    """The digest of these curves."""
+    """The SHA-256 digest of curves."""
     return hashlib.sha256(json.dumps(curves).encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Grouping rows into the lines of a table: averages over seeds, and comparisons of systems."""
+"""Group rows into the lines of a table: means over seeds, and comparisons of systems."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Group:
 
     @property
     def seeds(self) -> int:
-        """The number of runs; a row of means does not count beside rows of single seeds."""
+        """The number of runs; a row of means does not count if there are rows of single seeds."""
         return len(self.single_seeds) or sum(int(row.get("seeds", 1)) for row in self.rows)
 
     @property
@@ -52,7 +52,7 @@ class Group:
 
     @property
     def setting(self) -> tuple:
-        """What a baseline must have in common with it: data and vectors."""
+        """Data and vectors, which it must share with the baseline that it is compared with."""
         return self.rows[0].get("reduced"), self.rows[0].get("vectors", "none")
 
     def mean(self, name: str) -> float | None:
@@ -64,7 +64,7 @@ class Group:
         return mean_deviation(numbers)[0] if numbers else None
 
     def texts(self, name: str, missing: str = "unknown") -> list[str]:
-        """The different values of a field; ``missing`` is that of seeds which lack it."""
+        """The distinct values of a field; ``missing`` stands for seeds without the field."""
         found = [row.get(name) for row in self.single_seeds or self.rows]
         if all(value is None for value in found):
             return []
@@ -95,10 +95,10 @@ def holm(values: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Of a group with the baseline.
+    """The comparison of a group with the baseline.
 
     Args:
-        p: of the test.
+        p: the p-value of the test.
         corrected: p after Holm's correction for all comparisons of the table.
         test: name of the two-sided per-sentence test for single runs; empty for the one-tailed
             paired t-test over seeds.
@@ -110,10 +110,10 @@ class Comparison:
 
 
 def compare(groups: Sequence[Group], table: Table) -> dict[int, Comparison]:
-    """The groups that can be compared with the table's baseline, by their places.
+    """The comparisons with the table's baseline, by the group's index.
 
-    By a t-test over seeds if the row shares at least two seeds with a baseline on the same data and
-    vectors, otherwise by the row's own ``paired`` test.
+    The test is a t-test over seeds if the group shares at least two seeds with a baseline on the
+    same data and vectors, and otherwise the group's own ``paired`` test.
     """
     found: dict[int, tuple[float, str]] = {}
     lower = table.best.get(table.compare) == "min"
@@ -136,7 +136,7 @@ def compare(groups: Sequence[Group], table: Table) -> dict[int, Comparison]:
 
 
 def baseline_of(group: Group, groups: Sequence[Group], table: Table) -> Group | None:
-    """The baseline's group of the same data and vectors; of several, that of the same settings."""
+    """The baseline's group with the same data and vectors, and preferably the same settings."""
     known = [one for one in groups if one.system == table.baseline and one.setting == group.setting]
     alike = [one for one in known if one.settings == group.settings]
     return next(iter([*alike, *known]), None)

@@ -15,8 +15,8 @@ from fairseq_casrnn.results.page import Page, Table
 from fairseq_casrnn.results.rows import Row, identity
 
 GENERATOR = "(written by `casrnn results render` from {})"
-MOST_NAMES = 3  # of rows, before a command
-AS_IS = -1  # as a metric's digits: print numbers as given
+MOST_NAMES = 3  # maximum number of row names before a command
+AS_IS = -1  # value of a metric's digits that prints numbers as given
 #: Fields that get a column if the rows differ, otherwise a sentence below the table.
 SHARED = {
     "seeds": "seeds",
@@ -30,7 +30,7 @@ SHARED = {
 
 
 def page_text(page: Page, rows: Sequence[Row]) -> str:
-    """The whole page."""
+    """The Markdown of a page."""
     source = f"`results/{page.rows_path.name}` and `.yaml`"
     parts = [f"# {page.title}", GENERATOR.format(source), page.about]
     for table in page.tables.values():
@@ -124,7 +124,7 @@ def cell(text: str) -> str:
 
 
 def number(value: object, digits: int | None = None) -> str:
-    """A number with ``digits`` after the point, or with all it has."""
+    """A number with ``digits`` after the decimal point, or with all digits."""
     if value is None:
         return ""
     if isinstance(value, int) and not digits:
@@ -137,7 +137,7 @@ def number(value: object, digits: int | None = None) -> str:
 
 
 def decimals(values: Iterable[float]) -> int:
-    """The maximum number of digits after the point."""
+    """The maximum number of digits after the decimal point."""
     texts = (f"{Decimal(repr(value)):f}" for value in values)
     return max((len(text.partition(".")[2]) for text in texts), default=0)
 
@@ -205,7 +205,7 @@ def shared_cells(name: str, groups: Sequence[Group]) -> list[str]:
     if name != "vectors":
         return ["; ".join(group.texts(name)) for group in groups]
     cells = ["; ".join(group.texts(name, "none")) for group in groups]
-    # Older rows have no such field and used no vectors.
+    # Older rows lack the field; they used no vectors.
     return [text or "none" for text in cells] if any(cells) else cells
 
 
@@ -262,7 +262,7 @@ def notes(table: Table, rows: Sequence[Row]) -> list[str]:
 
 
 def commands(table: Table, rows: Sequence[Row]) -> list[str]:
-    """The commands for training and evaluation, each once, with the rows made by it."""
+    """The commands for training and evaluation, each once, with the rows that they produced."""
     found: dict[str, dict[str, None]] = {}
     for key in ("command", "evaluation"):
         for row in rows:

@@ -25,18 +25,18 @@ class Table:
             ``{HIDDEN: units}``: ``casrnn results add`` takes their values from the command.
         subset: split of the evaluations that it takes.
         first: heading of the first column.
-        split: a setting, each value of which gets a table of its own.
-        labels: what to call the systems, besides the page's labels.
+        split: a setting; each of its values gets a table of its own.
+        labels: display names of systems, in addition to the page's labels.
         metrics: headings of the metrics' columns.
         optional: metrics that a run may lack.
-        digits: of metrics, after the point; by default as many as the longest number has, with -1
-            each number its own.
+        digits: digits of metrics after the decimal point; by default those of the longest number;
+            -1 prints each number as given.
         best: metrics whose ``max`` or ``min`` is printed in bold.
         baseline: system that the others are compared with, by ``compare``.
         compare: a metric.
-        paper: columns of texts from elsewhere: {heading: {system, or the row's label: text}}.
-        order: systems, the first ones, by default those of the labels; the others follow as in the
-            file.
+        paper: columns of texts from other sources: {heading: {system, or the row's label: text}}.
+        order: the systems that come first, by default those of the labels; others follow in the
+            order of the file.
         curves: headings of the curves' tables.
         plot: the curve that :mod:`.figure` draws.
     """

@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def is_text(path: Path, text: str) -> bool:
-    """Whether a file has exactly this text."""
+    """Whether a file exists and has exactly this text."""
     return path.is_file() and path.read_text("utf-8") == text
 
 

@@ -26,7 +26,7 @@ FIELDS: Mapping[str, type | tuple[type, ...]] = {
     "paired": dict,  # {system: {"test": name, "p": two-sided}}, on the same test sentences
     "curves": dict,  # {name: [number after the first epoch, …] or {x: number}}; null is unknown
     "reduced": str,  # how the data was reduced, if it was
-    "vectors": str,  # pretrained ones; absent is the same as "none"
+    "vectors": str,  # pretrained word vectors; missing means "none"
     "precision": str,
     "parameters": int,
     "minutes": NUMBER,
@@ -36,7 +36,7 @@ FIELDS: Mapping[str, type | tuple[type, ...]] = {
     "load": (str, *NUMBER),  # other work on the machine: a load average, or words
     "date": str,
     "command": str,
-    "evaluation": str,  # the command that measured
+    "evaluation": str,  # the evaluation's command
     "commit": str,
     "versions": dict,
     "data": dict,  # counts and checksum

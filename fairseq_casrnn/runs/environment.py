@@ -21,7 +21,7 @@ def command_line(names: Sequence[str] = ()) -> str:
     """The command line of this process, as a user would type it.
 
     Args:
-        names: environment variables to put in front, in addition to this package's.
+        names: environment variables to prepend, in addition to those of this package.
     """
     path = Path(sys.argv[0])
     name = path.name
@@ -38,9 +38,9 @@ def command_line(names: Sequence[str] = ()) -> str:
         if value and (key in names or key.startswith("CASRNN_"))
     }
     if name == "casrnn" and any(word.partition("=")[0] == "--user-dir" for word in sys.argv):
-        found.pop(plugin.VARIABLE, None)  # the option has set it
-    before = [f"{key}={shlex.quote(value)}" for key, value in found.items()]
-    return " ".join([*before, name, *map(shlex.quote, sys.argv[1:])])
+        found.pop(plugin.VARIABLE, None)  # set by the option
+    assignments = [f"{key}={shlex.quote(value)}" for key, value in found.items()]
+    return " ".join([*assignments, name, *map(shlex.quote, sys.argv[1:])])
 
 
 @functools.cache

@@ -14,8 +14,8 @@ from fairseq_casrnn.data.checksum import checksum, checksum_of_training_data, co
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.runs.layout import IDENTITY
 
-# Options that may change when resuming, and whether they have a value. --unconstrained-tags is one
-# of them for the sake of older trainings, which had no constraints.
+# Options that may change when resuming, and whether they have a value. --unconstrained-tags is
+# included for older trainings, which had no constraints.
 RESUMABLE_OPTIONS = {
     "--max-epoch": True,
     "--max-update": True,
@@ -26,7 +26,7 @@ RESUMABLE_OPTIONS = {
     "--unconstrained-tags": False,
 }
 
-# Options with checksums of files among their values.
+# Options whose identity includes checksums of files.
 FILES = ("--assignment-path", "--mix")
 OPTION = re.compile(r"--?[A-Za-z]")
 
@@ -59,15 +59,15 @@ def identity(data: Path, options: Sequence[str]) -> str:
 
 
 def differences(before: str, now: str) -> tuple[bool, list[str]]:
-    """How an identity differs from that of the training's start.
+    """The differences of an identity from that at the start of the training.
 
     Args:
-        before: the identity of the start.
-        now: another one.
+        before: the identity at the start.
+        now: the current identity.
 
     Returns:
-        whether the data differ, and what was different at the start in each option that differs,
-        such as "--lr 0.1 instead of 0.2", "with --bf16" or "without --clip-norm".
+        Whether the data differ, and for each option that differs, what it was at the start, such as
+        "--lr 0.1 instead of 0.2", "with --bf16" or "without --clip-norm".
     """
     (data, *options), (other_data, *other_options) = before.split("\n"), now.split("\n")
     started, given = values_of(options), values_of(other_options)
@@ -82,7 +82,7 @@ def differences(before: str, now: str) -> tuple[bool, list[str]]:
         elif name not in started:
             found.append(f"without {name}")
         else:
-            # The last value counts, unless only earlier ones differ, of an option that adds up.
+            # The last value counts, unless the option accumulates and only earlier ones differ.
             old, new = started[name][-1], given[name][-1]
             if old == new:
                 old, new = " and ".join(started[name]), " and ".join(given[name])
@@ -91,7 +91,7 @@ def differences(before: str, now: str) -> tuple[bool, list[str]]:
 
 
 def values_of(options: Sequence[str]) -> dict[str, list[str]]:
-    """The values of each option, one text for each time that it is given."""
+    """The values of each option, with one text per occurrence."""
     found: dict[str, list[str]] = {}
     name = ""
     for word in options:

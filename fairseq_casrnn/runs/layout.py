@@ -1,4 +1,4 @@
-"""Where the files of a run and of its data are.
+"""The locations of a run's files and of its data.
 
 ``OUT/NAME/seedN`` is a run: the system NAME, trained with seed N. ``DIR/data-bin`` is the data of
 ``casrnn prepare`` or of a recipe, ``DIR/text`` its text, and ``DIR/out`` the default OUT.
@@ -18,7 +18,7 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.kinds import TAGGER, kind_of_task
 
 BEST, LAST = "checkpoint_best.pt", "checkpoint_last.pt"
-CHECKPOINTS = (BEST, "model.pt", LAST)  # the first one that a folder has stands for the folder
+CHECKPOINTS = (BEST, "model.pt", LAST)  # the first one in a folder is the folder's checkpoint
 RECORD, LOG = "run.json", "train.log"
 IDENTITY = "identity"  # data and options with which casrnn started the training (:mod:`.identity`)
 FINISHED = "finished"  # the options with which casrnn finished it

@@ -1,4 +1,4 @@
-"""Reading and writing ``run.json``.
+"""Read and write ``run.json``.
 
 Training writes it with each checkpoint (:mod:`.training`), a recipe adds its own command, and each
 evaluation adds its scores. It is always written atomically.
@@ -43,7 +43,7 @@ FIELDS: Mapping[str, type | tuple[type, ...]] = {
     "validation": list,  # scores of each validation, with epoch and updates
     "evaluations": list,  # settings and scores, with command, date and package
 }
-#: A new evaluation of a run replaces one with the same values of these.
+#: A new evaluation of a run replaces an earlier one with equal values of these fields.
 SETTINGS = ("subset", "checkpoint", "beam", "mode", "cache", "options")
 
 
@@ -95,5 +95,5 @@ def add_evaluation(folder: Path, result: dict[str, object]) -> None:
         for earlier in read(folder).get("evaluations", [])
         if any(earlier.get(key) != result.get(key) for key in SETTINGS)
     ]
-    made = {"command": command_line(), "date": time.strftime("%Y-%m-%d"), "package": commit()}
-    update(folder, evaluations=[*kept, result | made])
+    origin = {"command": command_line(), "date": time.strftime("%Y-%m-%d"), "package": commit()}
+    update(folder, evaluations=[*kept, result | origin])

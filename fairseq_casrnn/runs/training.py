@@ -1,4 +1,4 @@
-"""Writing the record of a training with each checkpoint."""
+"""Write the record of a training with each checkpoint."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fairseq_casrnn.runs import environment, record
 
 logger = logging.getLogger(__name__)
 
-LARGEST = 2**31  # maximum bytes of training data to read for a checksum, which takes seconds
+LARGEST = 2**31  # maximum bytes of training data for which a checksum is computed; takes seconds
 # Numbers of a validation that measure speed or are recorded elsewhere.
 NOT_SCORES = {"wps", "wpb", "bsz", "ups", "num_updates", "wall", "train_wall"}
 
@@ -48,10 +48,10 @@ def write(result, cfg, trainer, epoch_itr, val_loss):
 
 
 def _write(folder: Path, trainer, epoch_itr, val_loss) -> None:
-    """Write the current record; validations of later updates, from an earlier run, are dropped.
+    """Write the current record, dropping validations of later updates from an earlier run.
 
-    So is an earlier validation of this update, unless this checkpoint has none: after a signal,
-    a checkpoint without a validation may follow one with it.
+    An earlier validation of this update is also dropped, unless this checkpoint has none: after a
+    signal, a checkpoint without a validation may follow one with it.
     """
     if not hasattr(trainer, "run_description"):
         trainer.run_description = describe(trainer)
@@ -71,7 +71,7 @@ def _write(folder: Path, trainer, epoch_itr, val_loss) -> None:
         updates=updates,
         seconds=round(
             float(trainer.cumulative_training_time()), 1
-        ),  # of several processes a tensor
+        ),  # a tensor with several processes
         load=environment.load_average(),
         finished=False,
         best=best(history, options.best_checkpoint_metric, options.maximize_best_checkpoint_metric),
@@ -80,7 +80,7 @@ def _write(folder: Path, trainer, epoch_itr, val_loss) -> None:
 
 
 def best(history: list[dict], metric: str, maximize: bool) -> dict:
-    """The validation with the best ``metric``; of equal ones the last, as in fairseq."""
+    """The validation with the best ``metric``; among equal ones the last, as in fairseq."""
     known = [scores for scores in reversed(history) if metric in scores]
     return (max if maximize else min)(known, key=lambda one: one[metric]) if known else {}
 

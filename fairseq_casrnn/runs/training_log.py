@@ -1,4 +1,4 @@
-"""Reads the statistics in a log of fairseq-train."""
+"""Read the statistics in a log of fairseq-train."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read_text(path: str | os.PathLike) -> str:
 
 
 def records(text: str) -> Iterator[tuple[str, dict]]:
-    """Yields (tag, statistics) of the lines of a log that have some.
+    """Yield (tag, statistics) of the lines of a log that have statistics.
 
     The tag is "train_inner" within an epoch, "train" for a whole epoch, or the name of a validation
     set.

@@ -1,4 +1,4 @@
-"""Batches concurrent requests: all that wait when the model becomes free are the next batch."""
+"""Batch concurrent requests: those that wait when the model becomes free form the next batch."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class _Pending(NamedTuple):
 class Batcher:
     """Runs a model on batches of requests, in one thread.
 
-    Requests never wait for others to arrive: a batch has those that arrived while the model
-    computed the previous one.
+    Requests never wait for others to arrive: a batch consists of those that arrived while the model
+    computed the previous batch.
 
     Args:
         predict: returns the results of a list of requests, in their order; runs in its own thread.
@@ -60,7 +60,7 @@ class Batcher:
 
     @contextlib.asynccontextmanager
     async def running(self):
-        """Context manager: processes requests while it is active."""
+        """Context manager that processes requests while it is active."""
         task = asyncio.create_task(self._run())
         try:
             yield
@@ -81,7 +81,7 @@ class Batcher:
                 await self._process(batch)
 
     async def _process(self, batch: list[_Pending]) -> None:
-        """Run a batch. If that fails, run its requests one by one: only the bad ones fail."""
+        """Run a batch. If it fails, run its requests one by one, so that only the bad ones fail."""
         loop = asyncio.get_running_loop()
         try:
             requests = [pending.request for pending in batch]

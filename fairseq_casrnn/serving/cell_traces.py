@@ -1,4 +1,4 @@
-"""Gates on the cell below, and routing, of a sentence encoder's cells at each word."""
+"""A sentence encoder's gates on the cell below, and its routing, at each word."""
 
 from __future__ import annotations
 

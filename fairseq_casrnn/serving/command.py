@@ -129,16 +129,16 @@ def open_listener(host: str, port: int) -> socket.socket:
 def ignore_reraised_signals():
     """Ignore SIGINT and SIGTERM outside of the server.
 
-    uvicorn handles them itself, and raises them again after its shutdown.
+    uvicorn handles them itself, but raises them again after its shutdown.
     """
-    before = {
+    previous = {
         number: signal.signal(number, lambda *ignored: None)
         for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
 

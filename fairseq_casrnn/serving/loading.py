@@ -1,4 +1,4 @@
-"""Loads the model of ``casrnn serve --path``, of any kind."""
+"""Load the model of ``casrnn serve --path``, of any kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trained models of all kinds with a common interface for ``POST /predict``.
+"""A common interface to trained models of all kinds, for ``POST /predict``.
 
 docs/serving.md describes the predictions.
 """
