@@ -1,4 +1,4 @@
-"""One thread per test process, and the environment's commands on PATH."""
+"""Use one thread per test process, and put the environment's commands on PATH."""
 
 import os
 import sys
@@ -15,14 +15,14 @@ from warm_python import WarmPython
 
 import fairseq_casrnn
 
-# Some changes are made in fairseq's programs only, and this program is pytest.
+# Patches that are limited to fairseq's programs are not applied in pytest.
 fairseq_casrnn.register()
 torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
 def _seed():
-    """Random numbers do not depend on earlier tests in the same process."""
+    """Make random numbers independent of earlier tests in the same process."""
     torch.manual_seed(1)
 
 

@@ -1,4 +1,4 @@
-"""Shared by the tests of cells, engines and layers: the parameter matrix, sizes and tolerances.
+"""Helpers for the tests of cells, engines and layers: parameter matrix, sizes, tolerances.
 
 The matrix is read from the package's registries, so that a cell added to ``cells.FAMILIES`` or an
 engine added to ``recurrence.ENGINES`` is tested without a change here.
@@ -18,7 +18,7 @@ from fairseq_casrnn import cells, layers, recurrence
 
 # Rounding errors of double precision after a few steps and layers.
 DOUBLE = {"rtol": 1e-10, "atol": 1e-10}
-# Likewise in single precision, whose gradients are sums over steps and sequences.
+# Rounding errors of single precision, where gradients are sums over steps and sequences.
 SINGLE = {"rtol": 1e-4, "atol": 1e-5}
 # Each product and output is rounded to the few bits of the dtype.
 HALVES = {
@@ -38,7 +38,7 @@ def three_threads():
         torch.set_num_threads(threads)
 
 
-T, B, I, H, L = 5, 3, 7, 4, 2  # all different, so that swapped axes are noticed
+T, B, I, H, L = 5, 3, 7, 4, 2  # all different, to detect swapped axes
 LENGTHS = [3, 5, 1]  # neither sorted nor reversed
 
 # Includes triton where it runs in its interpreter (see tests/recurrence/test_triton.py).
@@ -161,7 +161,7 @@ def gradients(scalar, tensors):
 
 
 def assert_close(actual, expected, tolerance=DOUBLE, names=None):
-    """Compare element by element; NaNs and differing shapes or dtypes are errors, too."""
+    """Compare element by element; NaN and different shapes or dtypes are errors, too."""
     pairs = zip(actual, expected, strict=True)
     for i, (a, e) in enumerate(pairs):
         label = i if names is None else names[i]

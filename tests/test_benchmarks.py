@@ -68,7 +68,7 @@ def test_layers(monkeypatch, bidirectional):
 
 
 def test_gpu_seconds_are_those_of_kernels(monkeypatch):
-    """Not those of the host's calls, among which profiles count kernels a second time."""
+    """Host calls do not count, since the profiler adds their kernels' time to them again."""
     events = [
         SimpleNamespace(device_type=kind, self_device_time_total=micros)
         for kind, micros in (
@@ -198,15 +198,15 @@ def test_earlier_report_is_kept_until_the_new_one_is_complete(monkeypatch, tmp_p
     (tmp_path / "good.py").write_text("print('figures')\n")
     (tmp_path / "bad.py").write_text("print('some'); raise SystemExit(3)\n")
     monkeypatch.setattr(report, "HERE", tmp_path)
-    made = report.Report(path, quick=False)
-    made.measure("good", then="plot\n")
+    new_report = report.Report(path, quick=False)
+    new_report.measure("good", then="plot\n")
     with pytest.raises(SystemExit, match=f"bad.py ended with status 3; .* is in {path}.part"):
-        made.measure("bad")
+        new_report.measure("bad")
     assert path.read_text() == "an older one\n"
-    assert made.draft.read_text().endswith("\nfigures\nplot\nsome\n")
-    made.finish()
+    assert new_report.draft.read_text().endswith("\nfigures\nplot\nsome\n")
+    new_report.finish()
     assert path.read_text().endswith("\nfigures\nplot\nsome\n")
-    assert not made.draft.exists()
+    assert not new_report.draft.exists()
 
 
 def test_rare_words(monkeypatch, run):

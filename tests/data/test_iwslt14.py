@@ -1,3 +1,5 @@
+"""Reading the official IWSLT14 archive: segments, splits, and damaged archives."""
+
 import hashlib
 import tarfile
 

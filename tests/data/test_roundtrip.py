@@ -1,3 +1,5 @@
+"""Lines that change when they are detokenised and tokenised again."""
+
 from fairseq_casrnn.data import roundtrip
 
 LINES = [

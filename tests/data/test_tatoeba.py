@@ -1,3 +1,5 @@
+"""Tatoeba's English-Chinese pairs: tokens, splits, and invalid files."""
+
 import pytest
 from corpora import write_tatoeba
 

@@ -1,3 +1,5 @@
+"""Reading, tokenising and cleaning of text files."""
+
 import gzip
 import lzma
 

@@ -1,3 +1,5 @@
+"""The prepared folder of a translation corpus, and errors while it is made."""
+
 import errno
 import json
 import os

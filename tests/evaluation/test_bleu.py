@@ -1,3 +1,5 @@
+"""BLEU of tokenized and detokenized translations, and files of translations."""
+
 import json
 import math
 

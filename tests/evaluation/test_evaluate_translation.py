@@ -1,3 +1,5 @@
+"""Evaluation of translation runs: which runs are evaluated, and what is recorded."""
+
 import itertools
 import json
 import resource

@@ -1,3 +1,5 @@
+"""Significance tests, and the table that compares architectures over seeds."""
+
 import json
 import math
 

@@ -1,3 +1,5 @@
+"""``casrnn average``: means of checkpoints, and checkpoints that cannot be averaged."""
+
 import argparse
 import pickle
 import resource

@@ -19,7 +19,7 @@ def prepare(*argv):
     return cli.main(["prepare", "classification", *map(str, argv)])
 
 
-def made(tmp_path, file, *argv, out="out"):
+def prepared_splits(tmp_path, file, *argv, out="out"):
     """Prepare a file; return the labels and words of all splits."""
     every = ("--vocabulary", "all")  # no word becomes <unk>
     assert prepare("--train", file, "--out", tmp_path / out, *every, *argv) == 0
@@ -96,7 +96,7 @@ def forms(folder):
 def test_all_forms_give_the_same_data(tmp_path, capsys):
     wanted = None
     for number, (file, options) in enumerate(forms(tmp_path)):
-        found = made(tmp_path, file, *options, out=f"out{number}")
+        found = prepared_splits(tmp_path, file, *options, out=f"out{number}")
         together = sorted(pair for split in found.values() for pair in split)
         assert {text for _, text in together} == WORDS, file
         assert {split: len(pairs) for split, pairs in found.items()} == {
@@ -111,25 +111,25 @@ def test_held_out_parts_depend_on_class_and_seed(tmp_path):
     table = [("pos", f"good {i}") for i in range(80)] + [("neg", f"bad {i}") for i in range(20)]
     table += [("odd", "what"), *table[:30]]  # a class with one example; some texts occur twice
     file = write_tsv(tmp_path / "x.tsv", table)
-    splits = made(tmp_path, file)
+    splits = prepared_splits(tmp_path, file)
     texts = {split: {text for _, text in pairs} for split, pairs in splits.items()}
     assert len(texts["train"] | texts["valid"] | texts["test"]) == 101
     assert sum(map(len, texts.values())) == 101  # identical texts are in one split
     for split in ("valid", "test"):
         labels = [label for label, _ in set(splits[split])]
         assert (labels.count("pos"), labels.count("neg"), labels.count("odd")) == (8, 2, 0)
-    assert splits == made(tmp_path, file, out="again")
-    assert splits != made(tmp_path, file, "--split-seed", 2, out="other")
+    assert splits == prepared_splits(tmp_path, file, out="again")
+    assert splits != prepared_splits(tmp_path, file, "--split-seed", 2, out="other")
 
 
 def test_held_out_parts_of_another_size(tmp_path, capsys):
     """The message says whether identical texts or small classes are the reason."""
     table = [("pos", "the same")] * 57 + [(LABELS[i % 2], f"text {i}") for i in range(6)]
-    made(tmp_path, write_tsv(tmp_path / "x.tsv", table))
+    prepared_splits(tmp_path, write_tsv(tmp_path / "x.tsv", table))
     reason = "identical texts stay together and each class with enough different texts gives at"
     wanted = f"held out for valid: 1 of 63 instead of about 6, since {reason} least one\n"
     assert wanted in capsys.readouterr().out
-    made(tmp_path, write_tsv(tmp_path / "y.tsv", rows()), out="even")
+    prepared_splits(tmp_path, write_tsv(tmp_path / "y.tsv", rows()), out="even")
     assert "instead of about" not in capsys.readouterr().out
 
 
@@ -137,19 +137,19 @@ def test_each_premise_is_in_one_split(tmp_path):
     table = [("label", "premise", "hypothesis")]
     table += [(NLI[i % 3], f"premise {i // 3}", f"hypothesis {i}") for i in range(90)]
     file = write_tsv(tmp_path / "x.tsv", table)
-    premises = [{text for _, text in pairs} for pairs in made(tmp_path, file).values()]
+    premises = [{text for _, text in pairs} for pairs in prepared_splits(tmp_path, file).values()]
     assert list(map(len, premises)) == [24, 3, 3]
     assert len(set().union(*premises)) == 30
     # all rows have the same premise
     table = [(label, "premise", text) for label, _, text in table[1:]]
     file = write_tsv(tmp_path / "x.tsv", [("label", "premise", "hypothesis"), *table])
-    assert len(made(tmp_path, file, out="same")["test"]) == 9
+    assert len(prepared_splits(tmp_path, file, out="same")["test"]) == 9
 
 
 def test_the_original_text_is_kept(tmp_path):
     file = write_csv(tmp_path / "x.csv", [("text", "label"), ("Bad,\nsaid  I", "neg"), *(
         (text, label) for label, text in rows())])  # fmt: skip
-    made(tmp_path, file)
+    prepared_splits(tmp_path, file)
     kept = {}
     for split in ("train", "valid", "test"):
         path = tmp_path / "out" / "data-bin" / "original" / f"{split}.jsonl"
@@ -171,7 +171,7 @@ def test_other_line_separators_are_part_of_a_text(tmp_path):
         write_jsonl(tmp_path / "x.jsonl", table, ("label", "text")),
     ]
     for number, file in enumerate(files):
-        splits = made(tmp_path, file, out=f"out{number}")
+        splits = prepared_splits(tmp_path, file, out=f"out{number}")
         assert {row for pairs in splits.values() for row in pairs} == wanted, file
 
 
@@ -180,10 +180,12 @@ def test_files_for_each_split(tmp_path, capsys):
              enumerate(("train", "valid", "test"))}  # fmt: skip
     with open(files["test"], "a") as file:
         file.write("pos\t" + rows(20, 0)[0][1] + "\n")
-    found = made(tmp_path, files["train"], "--valid", files["valid"], "--test", files["test"])
+    found = prepared_splits(
+        tmp_path, files["train"], "--valid", files["valid"], "--test", files["test"]
+    )
     assert [len(found[name]) for name in ("train", "valid", "test")] == [20, 20, 21]
     assert "test: texts that are in train, too: 1" in capsys.readouterr().out
-    found = made(tmp_path, files["train"], "--test", files["test"], out="two")
+    found = prepared_splits(tmp_path, files["train"], "--test", files["test"], out="two")
     assert [len(found[name]) for name in ("train", "valid", "test")] == [18, 2, 21]
 
 
@@ -231,12 +233,14 @@ def test_pairs(names, label, form, tmp_path, capsys):
 )
 def test_quotation_marks_between_tabs(text, wanted, tmp_path):
     file = write_tsv(tmp_path / "x.tsv", [*rows(), ("pos", text)])
-    assert wanted in {text for pairs in made(tmp_path, file).values() for _, text in pairs}
+    assert wanted in {
+        text for pairs in prepared_splits(tmp_path, file).values() for _, text in pairs
+    }
 
 
 def test_minus_is_a_label_if_there_is_plus(tmp_path):
     table = [("+-0"[i % 3], f"text {i}") for i in range(60)]
-    found = made(tmp_path, write_tsv(tmp_path / "x.tsv", table))
+    found = prepared_splits(tmp_path, write_tsv(tmp_path / "x.tsv", table))
     assert {label for label, _ in found["train"]} == {"+", "-", "0"}
 
 
@@ -262,7 +266,7 @@ def test_two_columns_that_may_be_labels(names, others, refused, tmp_path, capsys
     assert prepare("--train", file, "--out", tmp_path / "out") == 2 * refused
     if refused:
         assert "has 'Target' and 'Stance'; give --label-column" in capsys.readouterr().err
-        made(tmp_path, file, "--label-column", "Stance")
+        prepared_splits(tmp_path, file, "--label-column", "Stance")
     else:
         assert "label: label" in capsys.readouterr().out
 
@@ -281,7 +285,7 @@ def test_tokenizers(options, words, tmp_path):
     """The tokenizer is recorded, since ``casrnn predict`` must split text in the same way."""
     table = [(LABELS[i % 2], f"It isn't GUT, nicht? 你好 {i}") for i in range(40)]
     file = write_tsv(tmp_path / "x.tsv", table)
-    found = made(tmp_path, file, *options)
+    found = prepared_splits(tmp_path, file, *options)
     assert found["train"][0][1].startswith(words)
     chosen = options[1] if "--tokenizer" in options else "penn"
     wanted = {"tokenizer": chosen, "lowercase": "--no-lowercase" not in options, "language": "en"}
@@ -362,7 +366,7 @@ def test_malformed_rows_are_left_out_on_request(tmp_path, capsys):
     error = fails(capsys, tmp_path, "--train", file)
     assert "x.tsv, line 22 has 2 columns instead of 4" in error
     assert "or leave such rows out by --skip-malformed" in error
-    found = made(tmp_path, file, "--skip-malformed")
+    found = prepared_splits(tmp_path, file, "--skip-malformed")
     wanted = "train: skipped 1 row with the wrong number of columns\n"
     assert wanted in capsys.readouterr().out
     assert sum(map(len, found.values())) == 40
@@ -378,7 +382,7 @@ def test_json_objects_without_a_text_or_label_can_be_skipped(tmp_path, capsys):
     found = [json.dumps({"text": text, "label": label}) for label, text in rows()]
     file.write_text("\n".join([*found, '{"text": "a"}', '{"label": "b"}']))
     assert "lacks 'label'; add it" in fails(capsys, tmp_path, "--train", file)
-    kept = made(tmp_path, file, "--skip-malformed")
+    kept = prepared_splits(tmp_path, file, "--skip-malformed")
     assert "train: skipped 2 rows without a text or label\n" in capsys.readouterr().out
     assert sum(map(len, kept.values())) == len(found)
 
@@ -389,7 +393,7 @@ def test_the_separator_of_spreadsheets(tmp_path, capsys):
             tmp_path / f"{number}.csv", [("text", "label"), *rows_swapped()], delimiter
         )
         file.write_bytes(f"sep={delimiter}\r\n".encode() + file.read_bytes())
-        found = made(tmp_path, file, out=str(number))
+        found = prepared_splits(tmp_path, file, out=str(number))
         assert {words for split in found.values() for _, words in split} == WORDS
 
 
@@ -399,9 +403,9 @@ def test_an_ambiguous_separator(tmp_path, capsys):
     write_lines(file, lines)
     assert "may have commas or semicolons" in fails(capsys, tmp_path, "--train", file)
     write_lines(file, ["text;label", *lines])
-    assert len(made(tmp_path, file)["train"]) > 0
+    assert len(prepared_splits(tmp_path, file)["train"]) > 0
     write_lines(file, ["sep=;", *lines])
-    assert len(made(tmp_path, file, out="again")["train"]) > 0
+    assert len(prepared_splits(tmp_path, file, out="again")["train"]) > 0
 
 
 def rows_swapped():
@@ -411,13 +415,13 @@ def rows_swapped():
 def test_a_space_before_quoted_cells(tmp_path):
     file = tmp_path / "x.csv"
     write_lines(file, ('"label", "text"', *(f'"{label}", "{text}"' for label, text in rows())))
-    found = made(tmp_path, file)
+    found = prepared_splits(tmp_path, file)
     assert {words for split in found.values() for _, words in split} == WORDS
 
 
 def test_a_repeated_header(tmp_path, capsys):
     table = [("text", "label"), *rows_swapped()[:30], ("text", "label"), *rows_swapped()[30:]]
-    found = made(tmp_path, write_tsv(tmp_path / "x.tsv", table))
+    found = prepared_splits(tmp_path, write_tsv(tmp_path / "x.tsv", table))
     assert {words for split in found.values() for _, words in split} == WORDS
     assert "train: skipped 1 row that repeat the header\n" in capsys.readouterr().out
 
@@ -428,19 +432,21 @@ def test_header_detection(tmp_path, capsys):
     train = write_tsv(tmp_path / "train.tsv", rows())
     test = write_tsv(tmp_path / "test.tsv", [("pos", "one"), ("neg", "two"), ("neg", "three")])
     test.write_text(test.read_text() + "other\tfour\n")
-    found = made(tmp_path, train, "--test", test, *options)
+    found = prepared_splits(tmp_path, train, "--test", test, *options)
     assert [words for _, words in found["test"]] == ["one", "two", "three", "four"]
     assert "left out as a header" not in capsys.readouterr().out
 
     named = write_tsv(tmp_path / "names.tsv", [("kind", "phrase"), *rows()])
-    assert sum(map(len, made(tmp_path, named, out="names").values())) == 60
+    assert sum(map(len, prepared_splits(tmp_path, named, out="names").values())) == 60
     wanted = "train: the first row, left out as a header: phrase, kind\n"
     assert wanted in capsys.readouterr().out
 
     classes = [(("comment", "deny", "query")[n % 3], f"tweet {n}") for n in range(60)]
     file = write_tsv(tmp_path / "x.tsv", classes)
     for number, given in enumerate(((), options, options[2:])):
-        assert sum(map(len, made(tmp_path, file, *given, out=str(number)).values())) == 60
+        assert (
+            sum(map(len, prepared_splits(tmp_path, file, *given, out=str(number)).values())) == 60
+        )
 
 
 def test_minus_without_plus_is_not_a_label(tmp_path, capsys):
@@ -448,7 +454,7 @@ def test_minus_without_plus_is_not_a_label(tmp_path, capsys):
     train = [(label, f"{label} {n}") for n in range(20) for label in ("neutral", "so", "-")]
     files = [write_tsv(tmp_path / "train.tsv", [("label", "text"), *train])]
     files += [write_tsv(tmp_path / "valid.tsv", [("label", "text"), ("-", "a"), ("so", "b")])]
-    found = made(tmp_path, files[0], "--valid", files[1])
+    found = prepared_splits(tmp_path, files[0], "--valid", files[1])
     assert found["valid"] == [("so", "b")]
     assert 'valid: skipped 1 row without a gold label ("-")\n' in capsys.readouterr().out
 
@@ -461,7 +467,7 @@ def test_a_folder_for_each_class(tmp_path, capsys):
     (tmp_path / "x" / "__MACOSX").mkdir()
     (tmp_path / "x" / "pos" / "Thumbs.db").write_bytes(b"\0\xff")
     (tmp_path / "x" / "pos" / "empty.txt").write_text("\n")
-    found = made(tmp_path, tmp_path / "x")
+    found = prepared_splits(tmp_path, tmp_path / "x")
     assert sum(map(len, found.values())) == 60
     assert "train: skipped 1 row without text\n" in capsys.readouterr().out
     error = fails(capsys, tmp_path, "--train", tmp_path / "x", "--label-column", "x")
@@ -478,7 +484,7 @@ def test_json_after_a_blank_line(tmp_path):
     lines = [json.dumps({"text": text, "label": label}) for label, text in rows()]
     for name, content in (("x.txt", "\n" + "\n".join(lines)), ("x.json", f"\n[{','.join(lines)}]")):
         (tmp_path / name).write_text(content)
-        found = made(tmp_path, tmp_path / name, out=f"{name}-out")
+        found = prepared_splits(tmp_path, tmp_path / name, out=f"{name}-out")
         assert {words for split in found.values() for _, words in split} == WORDS
 
 
@@ -573,7 +579,7 @@ def test_bad_options(tmp_path, capsys):
         error = fails(capsys, tmp_path, "--train", file, *options).lower()
         wanted = "twice.csv has the name 'text' for columns 1 and 3; give --text-column a number in"
         assert wanted in error
-    found = made(tmp_path, file, "--text-column", 3, "--label-column", "label")
+    found = prepared_splits(tmp_path, file, "--text-column", 3, "--label-column", "label")
     assert all(words.startswith("no") for split in found.values() for _, words in split)
     test = write_tsv(tmp_path / "test.tsv", [("Pos", ""), ("Pos", "c"), ("Neg", "d")])
     train = write_tsv(tmp_path / "train.tsv", rows())

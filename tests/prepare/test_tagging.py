@@ -18,7 +18,7 @@ def prepare(*argv):
     return cli.main(["prepare", "tagging", *map(str, argv)])
 
 
-def made(tmp_path, file, *argv, out="out"):
+def prepared_sentences(tmp_path, file, *argv, out="out"):
     """Prepare a file; return (words, tags) of the sentences of all splits, sorted."""
     every = ("--vocabulary", "all")
     assert prepare("--train", file, "--out", tmp_path / out, *every, *argv) == 0
@@ -93,7 +93,7 @@ COMMENTED = (
 @pytest.mark.parametrize("name", FORMS)
 def test_columns(name, tmp_path, capsys):
     line, between, options = FORMS[name]
-    found = made(tmp_path, write(tmp_path / "x.txt", line, between=between), *options)
+    found = prepared_sentences(tmp_path, write(tmp_path / "x.txt", line, between=between), *options)
     assert [(words.translate(DIGITS), tags) for words, tags in found] == WANTED
     printed = capsys.readouterr().out
     assert "spans: IOB2, turned into BIOES\n" in printed
@@ -170,7 +170,7 @@ def test_segmentation_of_chinese(tmp_path, capsys):
     letters = [chr(0x4E00 + i) for i in range(40)]
     rows = [[(one, "", tag) for one, tag in zip(letters[i : i + 4], "BMES", strict=True)]
             for i in range(30)]  # fmt: skip
-    made(tmp_path, write(tmp_path / "x.txt", lambda n, w, p, t: f"{w}\t{t}", rows))
+    prepared_sentences(tmp_path, write(tmp_path / "x.txt", lambda n, w, p, t: f"{w}\t{t}", rows))
     printed = capsys.readouterr().out
     assert "spans: BMES, turned into BIOES with the type SPAN" in printed
     assert note(tmp_path / "out", "text") == {
@@ -178,7 +178,7 @@ def test_segmentation_of_chinese(tmp_path, capsys):
     }  # fmt: skip
     assert read_back(tmp_path / "out", "label")[0] == "B-SPAN I-SPAN E-SPAN S-SPAN"
     options = ("--tokenizer", "moses", "--language", "zh")
-    made(tmp_path, tmp_path / "x.txt", *options, out="moses")
+    prepared_sentences(tmp_path, tmp_path / "x.txt", *options, out="moses")
     text = note(tmp_path / "moses", "text")
     assert (text["tokenizer"], text["language"]) == ("moses", "zh")
 
@@ -188,7 +188,9 @@ def test_spaces_inside_words(tmp_path):
     extra = [[("New York", "", "B-L"), ("10\u00a0000", "", "O"), ("a\x85b\u2028c", "", "O")]]
     rows = [*extra, *ROWS]
     file = write(tmp_path / "x.txt", lambda n, w, p, t: f"{w}\t{t}", rows)
-    words, tags = next(pair for pair in made(tmp_path, file) if pair[0].startswith("new_york"))
+    words, tags = next(
+        pair for pair in prepared_sentences(tmp_path, file) if pair[0].startswith("new_york")
+    )
     assert words == "new_york 00_000 a_b_c"
     assert tags == "S-L O O"
     kept = [json.loads(line)["words"] for path in (tmp_path / "out/data-bin/original").iterdir()
@@ -196,14 +198,14 @@ def test_spaces_inside_words(tmp_path):
     assert ["New York", "10\u00a0000", "a\x85b\u2028c"] in kept
     rows = [[("10\u00a0000", "", "B-L"), ("#", "", "O")], *ROWS]
     file = write(tmp_path / "y.txt", lambda n, w, p, t: f"{w} {t}", rows)
-    assert ("00_000 #", "S-L O") in made(tmp_path, file, out="y")
+    assert ("00_000 #", "S-L O") in prepared_sentences(tmp_path, file, out="y")
 
 
 @pytest.mark.parametrize("header", ["word\ttag\n", "TOKEN\tNER\n\n"])
 def test_a_header_is_left_out(header, tmp_path, capsys):
     file = write(tmp_path / "x.txt", lambda n, w, p, t: f"{w}\t{t}")
     file.write_text(header + file.read_text())
-    assert len(made(tmp_path, file)) == len(WANTED)
+    assert len(prepared_sentences(tmp_path, file)) == len(WANTED)
     printed = capsys.readouterr().out
     assert "train: a header left out: 1\n" in printed
     assert "spans: IOB2" in printed
@@ -216,7 +218,7 @@ def test_a_hash_sign_may_be_a_word(tmp_path, capsys):
         rows = [[("#", "", tag), ("5", "", others[0][0][2])], *others]
         file = write(tmp_path / f"{number}.txt", lambda n, w, p, t: f"{w}\t{t}", rows)
         assert ("# 0", f"{tag} ") in [
-            (words, tags[:2]) for words, tags in made(tmp_path, file, out=str(number))
+            (words, tags[:2]) for words, tags in prepared_sentences(tmp_path, file, out=str(number))
         ]
     assert "left out" not in capsys.readouterr().out
 
@@ -225,7 +227,7 @@ def test_an_ideographic_space_is_a_word(tmp_path):
     for number, between in enumerate("\t "):
         rows = [[("\u56fd", "", "O"), ("\u3000", "", "O"), ("a", "", "B-L")], *ROWS]
         file = write(tmp_path / f"{number}.txt", lambda n, w, p, t, b=between: f"{w}{b}{t}", rows)
-        assert ("\u56fd _ a", "O O S-L") in made(tmp_path, file, out=str(number))
+        assert ("\u56fd _ a", "O O S-L") in prepared_sentences(tmp_path, file, out=str(number))
 
 
 @pytest.mark.parametrize("split", ["train", "test"])

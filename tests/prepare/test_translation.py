@@ -43,7 +43,7 @@ def prepare(*argv):
     return cli.main(["prepare", "translation", *map(str, (*argv, *options))])
 
 
-def made(out):
+def prepared_pairs(out):
     """The tokenised pairs of each split."""
     return {
         split: list(zip(*(read_lines(out / "text" / f"{split}.tok.{code}") for code in
@@ -59,8 +59,8 @@ def test_two_files_or_one(tmp_path):
     write_lines(tmp_path / "x.tsv", (f"{a}\t{b}\tcredit" for a, b in rows))
     options = ("--source-lang", "de", "--target-lang", "en")
     assert prepare("--train", tmp_path / "x.tsv", *options, "--out", tmp_path / "b") == 0
-    found = made(tmp_path / "a")
-    assert found == made(tmp_path / "b")
+    found = prepared_pairs(tmp_path / "a")
+    assert found == prepared_pairs(tmp_path / "b")
     assert {name: len(part) for name, part in found.items()} == {
         "train": 64, "valid": 8, "test": 8
     }  # fmt: skip
@@ -84,7 +84,7 @@ def test_a_header_and_further_columns(first, is_header, tmp_path, capsys):
     write_lines(tmp_path / "x.tsv", [first, *rows, ""])
     options = ("--source-lang", "de", "--target-lang", "en", "--out", tmp_path / "out")
     assert prepare("--train", tmp_path / "x.tsv", *options) == 0
-    assert sum(map(len, made(tmp_path / "out").values())) == 80 + (not is_header)
+    assert sum(map(len, prepared_pairs(tmp_path / "out").values())) == 80 + (not is_header)
     printed = capsys.readouterr().out
     names = ", ".join(first.split("\t")[:2])
     told = f"train: the first row, left out as a header: {names}\n"
@@ -172,7 +172,7 @@ def test_cleaning(tmp_path, capsys):
                for word in (f"--{name}", *pair)]  # fmt: skip
     options += ["--max-length", "8", "--max-ratio", "5", "--bpe-operations", "0"]
     assert prepare(*options, "--out", tmp_path / "out") == 0
-    found = made(tmp_path / "out")
+    found = prepared_pairs(tmp_path / "out")
     assert [len(found[name]) for name in ("train", "valid", "test")] == [33, 4, 4]
     printed = capsys.readouterr().out
     for line in (
@@ -189,7 +189,7 @@ def test_long_pairs_are_not_held_out(tmp_path, capsys):
     files = write_files(tmp_path, rows)
     options = ["--max-length", "8", "--bpe-operations", "0", "--out", tmp_path / "out"]
     assert prepare("--train", *files, *options) == 0
-    found = made(tmp_path / "out")
+    found = prepared_pairs(tmp_path / "out")
     assert all(len(side.split()) <= 8 for part in found.values() for pair in part for side in pair)
     printed, left_out = capsys.readouterr().out, 0
     for part in ("valid", "test"):
@@ -209,7 +209,7 @@ def test_long_pairs_of_a_given_split_are_kept_and_counted(tmp_path, capsys):
     valid = write_files(tmp_path, rows[30:] + long, "valid")
     options = ["--max-length", "8", "--bpe-operations", "0", "--out", tmp_path / "out"]
     assert prepare("--train", *train, "--valid", *valid, *options) == 0
-    assert len(made(tmp_path / "out")["valid"]) == 11
+    assert len(prepared_pairs(tmp_path / "out")["valid"]) == 11
     assert "longer than --max-length, but kept in valid: 1\n" in capsys.readouterr().out
 
 

@@ -146,7 +146,7 @@ def test_next_commands_follow_the_last_training(tmp_path, capsys, monkeypatch):
 
 
 def test_settings_by_size():
-    """Translation has 5000 updates, but 10 to 60 epochs, and at least 300 updates."""
+    """Translation trains for 5,000 updates, limited to 10 to 60 epochs but at least 300 updates."""
     for tokens, updates in ((1000, 300), (50_000, 3600), (100_000, 5000), (1_000_000, 12_000)):
         assert recipe_variables("translation", {TOKENS: tokens}) == {"UPDATES": str(updates)}
     for count, batch, patience in ((1999, 8, 10), (2000, 32, 5), (49_999, 32, 5), (50_000, 64, 3)):

@@ -23,7 +23,7 @@ LAST = torch.tensor([3, 0, 6, 3, 1, 6])  # last steps of sequences in a batch of
 
 @pytest.fixture
 def ragged(monkeypatch):
-    """Skip all padding, however little it is; gives the layouts that were used."""
+    """Skip even little padding; yields the list of layouts that were used."""
     used = []
 
     class Spy(PackedLayout):

@@ -66,8 +66,8 @@ def run(engine, cell, tensors, last=None, device=DEVICE):
     return [t.cpu() for t in result], [t.cpu() for t in grads]
 
 
-# What is run in the interpreter, as expressions for pytest's -k: the tests of all engines that
-# launch few kernels, and the tests of this engine alone. `make test` runs PART, which launches each
+# Expressions for pytest's -k that select tests to run in the interpreter: those of all engines that
+# launch few kernels, and those of this engine alone. `make test` runs PART, which launches each
 # kernel at least once.
 ENGINES = "agrees_with_reference or apart or (backward_twice and (stacked or cas))"
 LAYER = "test_sentence_state and (1-1 or 2-0 or kept or recomputing or autocast or negated)"

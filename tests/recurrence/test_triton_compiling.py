@@ -24,7 +24,7 @@ from .test_triton import INTERPRETING, run
 
 
 class NoGPU:
-    """The parts of Triton's driver needed to compile for an H100 or H200."""
+    """A stand-in for Triton's driver that suffices to compile for an H100 or H200."""
 
     def get_current_target(self):
         from triton.backends.compiler import GPUTarget
@@ -40,7 +40,7 @@ class NoGPU:
 
 @pytest.fixture
 def compiled_only(monkeypatch):
-    """Compile kernels without launching them; gives the compiled kernels."""
+    """Compile kernels without launching them; yields the list of compiled kernels."""
     triton = pytest.importorskip("triton")
     if INTERPRETING:
         pytest.skip("for Triton's compiler")

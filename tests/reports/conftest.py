@@ -1,3 +1,5 @@
+"""A browser for the tests of reports."""
+
 import pytest
 from browsing import launched
 

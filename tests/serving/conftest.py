@@ -1,3 +1,5 @@
+"""A browser for the tests of the page."""
+
 import pytest
 from browsing import launched
 
