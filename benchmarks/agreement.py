@@ -113,15 +113,18 @@ def run(check: Check, device: str, engine: str) -> Outcome | None:
     torch.set_float32_matmul_precision(precision)
     torch.manual_seed(1)
     start, messages = time.perf_counter(), Messages()
-    logging.getLogger("fairseq_casrnn").addHandler(messages)
-    problem = getattr(problems, check.kind)(check.case, *check.sizes, device, dtype)
-    first = problem(engine)
-    if first is None:
-        return None
-    second = problem(engine)
-    expected = problem("reference")
-    machine.synchronize()
-    logging.getLogger("fairseq_casrnn").removeHandler(messages)
+    logger = logging.getLogger("fairseq_casrnn")
+    logger.addHandler(messages)
+    try:
+        problem = getattr(problems, check.kind)(check.case, *check.sizes, device, dtype)
+        first = problem(engine)
+        if first is None:
+            return None
+        second = problem(engine)
+        expected = problem("reference")
+        machine.synchronize()
+    finally:
+        logger.removeHandler(messages)
     repeats = all(torch.equal(first[name], second[name]) for name in first)
     errors = {name: relative(first[name], expected[name]) for name in first}
     where = max(errors, key=errors.get)

@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("--precision", default="highest", choices=precision.TRAINING_CHOICES)
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
     args = parser.parse_args()
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = machine.device()
     dtype = getattr(torch, args.dtype)
     if not can_fuse(torch.zeros(1, 1, device=device, dtype=dtype), engine(device)):
         raise SystemExit(

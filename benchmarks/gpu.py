@@ -114,12 +114,6 @@ def execute(command: list[str], limit: float) -> dict:
     return entry | {"blocks": blocks(out)}
 
 
-def compile_ahead(command: list[str], until: float) -> dict | None:
-    """:func:`execute` with the time left until ``until``, or None if none is left."""
-    left = until - time.monotonic()
-    return execute(command, left) if left > 1 else None
-
-
 def kill(process: subprocess.Popen) -> None:
     """Kill a process that :func:`execute` started, together with its children."""
     with contextlib.suppress(ProcessLookupError):
@@ -225,8 +219,8 @@ def check(report: Report, wanted: dict[str, list[Command]], deadline: float) -> 
                 return False
         for future in compiled:
             entry = future.result()
-            if entry is None or entry["status"] != 0:
-                print(f"compiling: {entry or 'no time left'}", file=sys.stderr)
+            if entry["status"] != 0:
+                print(f"compiling: {entry}", file=sys.stderr)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
         stop_all()

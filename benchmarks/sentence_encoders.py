@@ -81,7 +81,7 @@ def main() -> None:
     allocation.keep_freed_memory()
     torch.set_num_threads(args.threads)
     torch.set_float32_matmul_precision(args.precision)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = machine.device()
     torch.manual_seed(1)
     options = f"{args.threads} threads, {args.precision} precision{', mixed' * args.mixed}"
     sizes = f"B {args.batch_size}, H {args.hidden_size}"

@@ -86,7 +86,6 @@ def numbers(text: str) -> list[int]:
 
 def main() -> None:
     """Command line."""
-    found = "cuda" if torch.cuda.is_available() else "cpu"
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     for option, number in (
         *(("--threads", 1), ("--rounds", 20), ("--batch-size", 32), ("--hidden-size", 300)),
@@ -94,7 +93,7 @@ def main() -> None:
     ):
         parser.add_argument(option, type=machine.positive, default=number)
     parser.add_argument("--lengths", type=numbers, default="40,80", help="comma-separated")
-    parser.add_argument("--device", default=found, choices=["cpu", "cuda"])
+    parser.add_argument("--device", default=machine.device(), choices=["cpu", "cuda"])
     parser.add_argument("--dtype", default="float32", choices=DTYPES)
     parser.add_argument("--precision", default="highest", choices=precision.TRAINING_CHOICES)
     parser.add_argument("--engines", help="comma-separated")

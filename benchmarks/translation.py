@@ -84,7 +84,7 @@ def compare(data: str, archs: list[str], args) -> dict[str, tuple[float, float]]
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("data", nargs="?", help="data-bin of a translation recipe")
     parser.add_argument("--archs", default="stacked_lstm_iwslt,cas_lstm_iwslt,cas_lstm_iwslt_247")
     parser.add_argument("--threads", type=machine.positive, default=1)
