@@ -100,7 +100,7 @@ class ShortcutStackedLSTM(nn.Module):
         }[self.connection]
 
     def layer_input(self, x: Tensor, outputs: list[Tensor]) -> Tensor:
-        """Input of the next layer, unchecked the words x and the ``outputs`` of all layers below.
+        """Input of the next layer, given the words x and the ``outputs`` of all layers below.
 
         All tensors are ``(T, B, …)``.
         """
