@@ -10,25 +10,19 @@ import ctypes
 import re
 import struct
 import sys
+from pathlib import Path
 from unittest import mock
 
 import torch
 import triton
-from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia import driver
 
 from fairseq_casrnn.layers import CASLSTM, SentenceStateLSTM
 from fairseq_casrnn.recurrence.decoder import DecoderLayer
-from fairseq_casrnn.recurrence.triton import (
-    ahead,
-    barriers,
-    beam,
-    cross_entropy,
-    launching,
-    layer_loop,
-    sentence_state,
-    support,
-)
+from fairseq_casrnn.recurrence.triton import ahead, beam, cross_entropy, launching, support
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from compiling import NoGPU
 
 MOST = 512  # arguments that the driver records
 BYTES = {"64": 8, "32": 4, "16": 2, "8": 1}
@@ -38,20 +32,11 @@ original = launching.run
 launched = []
 
 
-class Driver:
-    """The parts of Triton's driver that launching needs."""
+class Driver(NoGPU):
+    """With Triton's utilities and launcher, which call libcuda."""
 
     def __init__(self):
         self.utils, self.launcher_cls = driver.CudaUtils(), driver.CudaLauncher
-
-    def get_current_target(self):
-        return GPUTarget("cuda", 90, 32)
-
-    def get_current_device(self):
-        return 0
-
-    def get_current_stream(self, device):
-        return 0
 
 
 def as_bits(value, kind: str) -> int:
@@ -116,10 +101,8 @@ def launch_everything() -> None:
 def main() -> None:
     """Run everything and print the names of the kernels."""
     triton.runtime.driver.set_active(Driver())
-    with mock.patch.object(support, "interpreting", return_value=True):  # take CPU tensors
-        for module in (barriers, beam, cross_entropy, layer_loop, sentence_state):
-            name = "launch" if module is sentence_state else "run"
-            mock.patch.object(module, name, run).start()
+    take_cpu_tensors = mock.patch.object(support, "interpreting", return_value=True)
+    with take_cpu_tensors, mock.patch.object(launching, "run", run):
         launch_everything()
     print(*launched)
 

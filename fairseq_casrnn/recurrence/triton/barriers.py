@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .launching import may_launch, run
+from . import launching
+from .launching import may_launch
 from .plan import Plan, interpreting
 
 
@@ -89,7 +90,7 @@ def launch_together(kernel: Any, grid: tuple[int, int], /, **arguments: Any) -> 
     if not may_launch(kernel, grid, arguments):
         return
     try:
-        run(kernel, grid, **arguments)
+        launching.run(kernel, grid, **arguments)
     except Exception as error:
         # Triton's OutOfResources, and CUDA's messages for too many blocks or no cooperative launch.
         refusals = ("OutOfResources", "cooperative", "operation not supported")

@@ -12,9 +12,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from . import launching
 from .cross_entropy import BLOCK, reduce_logits
 from .host import on_its_device
-from .launching import run
 
 
 @triton.jit(do_not_specialize=["first", "second", "third", "of_first", "of_second", "of_third"])
@@ -68,7 +68,7 @@ def add_scores(logits: Tensor, scores: Tensor, sums: Tensor, penalties: dict[int
     (first, of_first), (second, of_second), (third, of_third) = [
         *penalties.items(), *[(-1, 0.0)] * (3 - len(penalties)),
     ]  # fmt: skip
-    run(
+    launching.run(
         add_log_probabilities, (len(logits),),
         logits=logits, scores=scores, sums=sums, first=first, of_first=of_first, second=second,
         of_second=of_second, third=third, of_third=of_third, V=logits.size(1), BLOCK=BLOCK,
@@ -135,7 +135,7 @@ def choose(
     ended_rows, parents, tokens = indices.new_empty(3, *ignored.shape)
     scores, total = found.new_empty(ignored.shape), torch.empty_like(collected)
     (batch, count), beam = found.shape, ignored.size(1)
-    run(
+    launching.run(
         choose_candidates, (batch,),
         found=found.contiguous(), indices=indices.contiguous(), ignored=ignored.contiguous(),
         collected=collected, ended=ended, ended_rows=ended_rows, parents=parents, tokens=tokens,

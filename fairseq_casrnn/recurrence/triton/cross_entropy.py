@@ -22,8 +22,9 @@ from torch import Tensor
 from ..cross_entropy import refuse_second_derivatives
 from ..eager import retain_graph_requested, without_autocast
 from ..inputs import LossSpec, cast
+from . import launching
 from .host import on_its_device
-from .launching import may_launch, run
+from .launching import may_launch
 
 KEPT = 2**30
 """Maximum bytes of logits that are kept for the backward."""
@@ -123,7 +124,7 @@ def launch(
     arguments = {"logits": logits, "target": target, "stats": stats, **more, **shares._asdict()}
     arguments |= {"rows": rows, "first": first, "V": size, "BLOCK": BLOCK, "num_warps": 8}
     if may_launch(kernel, grid, arguments):
-        run(kernel, grid, **arguments)
+        launching.run(kernel, grid, **arguments)
 
 
 def launch_rows(logits: Tensor) -> None:

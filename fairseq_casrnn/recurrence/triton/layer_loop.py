@@ -16,9 +16,9 @@ from torch import Tensor
 from ...cells.base import Cell
 from ..choice import log_once
 from ..inputs import LoopTensors, accumulation_dtype
+from . import launching
 from .barriers import RefusedError, launch
 from .host import contiguous, kernels, on_its_device, optional_arguments, product
-from .launching import run
 from .plan import Plan, plan
 
 StateGrads: TypeAlias = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]
@@ -157,7 +157,7 @@ def forward(
     products = gates.new_empty(batch, weight_hh.size(0))
     for t in range(steps):
         product(hs[t], weight_t, products)
-        run(kernel, grid, **shared, **tiles, products=products, t=t)
+        launching.run(kernel, grid, **shared, **tiles, products=products, t=t)
     return saved, h_n, c_n
 
 
@@ -231,7 +231,7 @@ def backward(
         kernel, parts = kernels("single_steps").backward_step, partial_sums(step_plan)
         dh = torch.empty_like(d_state)
         for t in reversed(range(steps)):
-            run(kernel, step_plan.grid, **shared, **parts, **step_plan.tiles, dh=dh, t=t)
+            launching.run(kernel, step_plan.grid, **shared, **parts, **step_plan.tiles, dh=dh, t=t)
             if t > 0:
                 product(d_products[t], weight_hh, dh)
     d_rows, d_side = parts["d_rows"], parts["d_side"]

@@ -21,8 +21,8 @@ from ..eager import check_backward, retain_graph_requested, without_autocast
 from ..inputs import accumulation_dtype, autocast, cast, wants_gradient
 from ..ragged import padding_mask
 from ..sentence_state import SLSTMOptions, SLSTMParameters
+from . import launching
 from .host import kernels, on_its_device, product
-from .launching import run as launch
 from .sentence_state_weights import merge_weights, split_grads
 
 TILE = 8, 32
@@ -140,7 +140,7 @@ def forward(
     grid, sizes = launcher(options, x)
     module = kernels("sentence_state")
     reads = {name: getattr(buffers, name) for name in ("windows", "node_inputs", "lengths")}
-    launch(module.first_states, grid, h0=dense(p.h0), **reads, **sizes)
+    launching.run(module.first_states, grid, h0=dense(p.h0), **reads, **sizes)
     arguments = {name: getattr(buffers, name) for name in Saved._fields[:10]} | sizes
     arguments |= {"output": output, "node_output": node_output}
     arguments |= {"slots": len(saved.windows), "gate_slots": len(saved.gates)}
@@ -155,7 +155,7 @@ def forward(
         product(windows[step], weight_t, gates[step])
         if node_weight_t is not None:
             product(inputs[step], node_weight_t, sums[step])
-        launch(module.forward_step, grid, **arguments, step=step, num_steps=num_steps)
+        launching.run(module.forward_step, grid, **arguments, step=step, num_steps=num_steps)
     return output, node_output, saved
 
 
@@ -265,7 +265,7 @@ def backward(options: SLSTMOptions, saved: Saved, grad_h: Tensor, grad_g: Tensor
     for step in reversed(range(num_steps)):
         if options.recompute:
             product(sums.windows[step], saved.weight.t(), gates[0])
-        launch(module.backward_step, grid, **arguments, step=step)
+        launching.run(module.backward_step, grid, **arguments, step=step)
         sums.add(step)
         product(d_of_steps[step], saved.weight, d_factors)
         if saved.node_weight is not None:
@@ -273,7 +273,7 @@ def backward(options: SLSTMOptions, saved: Saved, grad_h: Tensor, grad_g: Tensor
     d_h0 = gates.new_empty(batch, options.size)
     names = "d_windows", "d_node_inputs", "lengths"
     reads = {name: tensors[name] for name in names}
-    launch(module.first_states_backward, grid, **reads, d_h0=d_h0, **sizes)
+    launching.run(module.first_states_backward, grid, **reads, d_h0=d_h0, **sizes)
     d_node_weight = None
     if saved.node_inputs is not None:
         inputs = saved.node_inputs.flatten(0, 1)
