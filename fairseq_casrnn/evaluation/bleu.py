@@ -41,6 +41,24 @@ def detokenized_metric() -> BLEU:
     return BLEU(lowercase=True)
 
 
+def ngram_counts(metric: BLEU, hypothesis: str, reference: str) -> list[int]:
+    """The 10 counts of a sentence whose sums over a corpus decide its BLEU.
+
+    They are the lengths of hypothesis and reference, the numbers of matching 1- to 4-grams, and
+    those of all 1- to 4-grams.
+    """
+    found = metric.corpus_score([hypothesis], [[reference]])
+    return [found.sys_len, found.ref_len, *found.counts, *found.totals]
+
+
+def bleu_of_counts(metric: BLEU, counts: Sequence[int]) -> float:
+    """Corpus BLEU (0 to 100) of sums of :func:`ngram_counts`."""
+    length, reference, *ngrams = counts
+    matching, total = ngrams[:4], ngrams[4:]
+    method = metric.smooth_method
+    return metric.compute_bleu(matching, total, length, reference, smooth_method=method).score
+
+
 def tokenized_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """Corpus BLEU (0 to 100) of tokenised lines, split at spaces, like multi-bleu.perl.
 

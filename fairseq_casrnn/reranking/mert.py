@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairseq_casrnn.evaluation.bleu import tokenized_metric
+from fairseq_casrnn.evaluation.bleu import ngram_counts, tokenized_metric
 
 MIN_GAIN = 1e-9  # of BLEU; less is rounding error
 MIN_INTERVAL = 1e-9  # length of an interval on a line of weights
@@ -28,8 +28,7 @@ class NBestArrays:
     Args:
         features: ``(N, K, F)`` floats.
         mask: ``(N, K)`` bool.
-        counts: ``(N, K, 10)`` BLEU statistics of each hypothesis: lengths of hypothesis and
-            reference, 4 counts of matching n-grams, 4 counts of all n-grams.
+        counts: ``(N, K, 10)``, :func:`.ngram_counts` of each hypothesis.
     """
 
     features: np.ndarray
@@ -62,12 +61,10 @@ def pad(rows: Sequence[Sequence | np.ndarray], dtype=float) -> tuple[np.ndarray,
 
 
 def bleu_counts(hypotheses: Sequence[Sequence[str]], references: Sequence[str]) -> np.ndarray:
-    """sacrebleu's statistics ``(N, K, 10)`` of each hypothesis, tokenised at spaces."""
+    """The counts ``(N, K, 10)`` of each hypothesis, tokenised at spaces: :func:`.ngram_counts`."""
     metric = tokenized_metric()
-    rows = []
-    for texts, reference in zip(hypotheses, references, strict=True):
-        found = [metric.corpus_score([text], [[reference]]) for text in texts]
-        rows.append([[s.sys_len, s.ref_len, *s.counts, *s.totals] for s in found])
+    pairs = zip(hypotheses, references, strict=True)
+    rows = [[ngram_counts(metric, text, reference) for text in texts] for texts, reference in pairs]
     return pad(rows, np.int64)[0]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import paired
-from fairseq_casrnn.evaluation.bleu import tokenized_metric
+from fairseq_casrnn.evaluation.bleu import detokenized_metric, tokenized_metric
 from fairseq_casrnn.evaluation.paired import (
     bleu_randomization,
     compare_with_baseline,
@@ -132,6 +132,18 @@ def test_no_difference_is_not_significant():
     one, other, references = ([f"s{n} a b c d {last}" for n in range(9)] for last in "xyz")
     assert bleu_randomization(one, other, references, metric) == 1.0
     assert bleu_randomization(one, references, references, metric) < 0.01
+
+
+@pytest.mark.parametrize("metric", [tokenized_metric(), detokenized_metric()])
+def test_p_if_few_translations_differ(metric):
+    """Of n better translations, 2 of the 2 ** n exchanges have the greatest difference."""
+    references = [f"the cat s{n} sat on the mat" for n in range(20)]
+    before = [line.replace("mat", "dog") for line in references]
+    for different, p in ((1, 1), (2, 0.5), (4, 0.125)):
+        after = references[:different] + before[different:]
+        found = [bleu_randomization(*pair, references, metric)
+                 for pair in ((before, after), (after, before))]  # fmt: skip
+        assert found == pytest.approx([p, p], abs=0.01)
 
 
 def test_randomization_equals_enumeration_of_all_exchanges():
