@@ -230,10 +230,10 @@ def loss(case: str, size: int, batch: int, steps: int, device: str, dtype) -> Pr
 
 def choice(case: str, size: int, batch: int, steps: int, device: str, dtype) -> Problem:
     """The choice of the candidates that a beam search continues."""
-    eos, shape = 2, (batch, 2 * steps)
+    eos, words, shape = 2, 5, (batch, 2 * steps)
     scores = -torch.rand(shape).sort(1).values.to(device)
     scores[:, 1::5] = -torch.inf
-    words, beams = torch.randint(1, 5, shape, device=device), torch.randint(steps, shape).to(device)
+    indices = torch.randint(steps * words, shape).to(device)
     ignored = torch.rand(batch, steps, device=device) < 0.3
     collected = torch.randint(steps, (batch,), device=device)
     names = ("ended", "ended rows", "parents", "tokens", "scores", "ignored", "collected")
@@ -246,7 +246,7 @@ def choice(case: str, size: int, batch: int, steps: int, device: str, dtype) -> 
             from fairseq_casrnn.recurrence.triton.beam import choose
         elif engine != "reference":
             return None
-        results = choose(scores, words, beams, ignored, collected, eos)
+        results = choose(scores, indices, ignored, collected, eos, words)
         # Make all values finite and norms nonzero, so that relative errors are defined.
         results = [10 + tensor.double().nan_to_num(neginf=-9.0) for tensor in results]
         return dict(zip(names, results, strict=True))
