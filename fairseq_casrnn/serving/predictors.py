@@ -229,9 +229,8 @@ class LanguageModelPredictor(Predictor):
             found = target_log_probs(self.model, output, target.to(device))
             most_probable: tuple[torch.Tensor, ...] = ()
             if any(request.explain for request in requests):
-                table = self.model.get_normalized_probs(
-                    output, log_probs=False, sample={"target": target.to(device)}
-                )
+                # Without targets: with them, an adaptive softmax skips clusters of other words.
+                table = self.model.get_normalized_probs(output, log_probs=False)
                 most_probable = table.topk(min(TOP_WORDS, table.size(-1)))
         predictions = []
         for i, (request, sentence) in enumerate(zip(requests, split, strict=True)):

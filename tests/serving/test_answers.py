@@ -7,6 +7,7 @@ import shutil
 import pytest
 import torch
 from helpers import randomize
+from language_models.common import make_task, random_model
 from models.sentences import encoder
 
 from fairseq_casrnn import cli
@@ -19,7 +20,7 @@ from fairseq_casrnn.models.sentence_hub import SentenceHub
 from fairseq_casrnn.models.tagger_hub import TaggedWord
 from fairseq_casrnn.serving.loading import load
 from fairseq_casrnn.serving.predict_request import PredictRequest
-from fairseq_casrnn.serving.predictors import ClassifierPredictor
+from fairseq_casrnn.serving.predictors import ClassifierPredictor, LanguageModelPredictor
 from fairseq_casrnn.tasks.sentence_classification import (
     SentenceClassificationConfig,
     SentenceClassificationTask,
@@ -104,6 +105,19 @@ def test_language_model(tmp_path):
         output = predictor.model(torch.tensor([[predictor.dictionary.eos()]]))
     best = predictor.model.get_normalized_probs(output, log_probs=False)[0, 0].topk(3).indices
     assert [one["word"] for one in first["expected"][0]] == [symbols[i] for i in best]
+
+
+def test_language_model_with_an_adaptive_softmax():
+    """The expected words are the most probable ones of all clusters, not of the target's alone."""
+    model = random_model("cas_lstm", adaptive_softmax_cutoff="8,15", decoder_out_embed_dim=16)
+    predictor = LanguageModelPredictor(model, make_task(), str.split)
+    words = predictor.dictionary.symbols[5:20:3]
+    (answer,) = predictor.predict([PredictRequest(" ".join(words), explain=True)])
+    source = torch.tensor([[2, *map(predictor.dictionary.index, words)]])
+    with torch.no_grad():
+        table = model.get_normalized_probs(model(source), log_probs=False)[0]
+    for row, best in zip(answer["expected"], table.topk(3).values.tolist(), strict=True):
+        assert [one["probability"] for one in row] == pytest.approx(best, abs=1e-4)
 
 
 def test_translator(tmp_path, monkeypatch):
