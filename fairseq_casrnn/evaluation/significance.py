@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -173,7 +173,7 @@ def read_runs(path: Path, numbers: Sequence[str], subset: str = "test", **settin
     Raises:
         UserError: the file has no line, or a line is not a result.
     """
-    wanted = {"subset": subset, **{k: v for k, v in settings.items() if v is not None}}
+    wanted = {name: value for name, value in settings.items() if value is not None}
     runs: Runs = {}
     unfinished = set()
     lines = read_lines(path, may_be_blank=True)
@@ -182,12 +182,12 @@ def read_runs(path: Path, numbers: Sequence[str], subset: str = "test", **settin
     for number, line in enumerate(lines, start=1):
         where = f"{path}, line {number}"
         try:
-            entry = {"subset": "test", **parse_json(line)}
+            entry = dict(**parse_json(line))
         except (ValueError, TypeError):
             raise UserError(f"{where} is not a result in JSON; remove it") from None
-        if any(entry.get(key) != value for key, value in wanted.items()):
+        if not is_of_split(entry, subset):
             continue
-        if "options" in entry:  # an experiment with options of fairseq-generate
+        if any(entry.get(key) != value for key, value in wanted.items()):
             continue
         _check(entry, numbers, where)
         if entry.get("finished") is False:
@@ -217,6 +217,14 @@ def _check(entry: dict, numbers: Sequence[str], where: str) -> None:
             continue
         if not isinstance(value, (int, float)) or not math.isfinite(value):
             raise UserError(f"{where} has no finite number as '{key}'; evaluate the run again")
+
+
+def is_of_split(result: Mapping[str, object], subset: str) -> bool:
+    """Whether a result is one of a split: of the test set if it names none.
+
+    Experiments with options of fairseq-generate do not count.
+    """
+    return result.get("subset", "test") == subset and "options" not in result
 
 
 def warn_of_mixed_settings(entries: Sequence[dict]) -> None:

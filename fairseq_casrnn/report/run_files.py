@@ -11,7 +11,7 @@ from pathlib import Path
 from fairseq_casrnn.data.prepared import read_json
 from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.significance import METRICS
+from fairseq_casrnn.evaluation.significance import METRICS, is_of_split
 from fairseq_casrnn.report.predictions import Predictions, read_predictions
 from fairseq_casrnn.runs.layout import FINISHED, LOG, PREDICTIONS, RESULTS
 from fairseq_casrnn.runs.record import read as read_record
@@ -69,8 +69,9 @@ def read_run(folder: Path, subset: str) -> RunFiles:
     text = read_text(log) if log.is_file() else ""
     run.curves = curves_of(records(text) if text else validations(record))
     evaluations = record.get("evaluations", [])
-    for one in (last_result(folder), scores, *evaluations):
-        if one.get("subset", subset) == subset and "options" not in one:
+    for one in (*results_of(folder), scores, *evaluations):
+        # SUBSET.json names no split, nor do language models, whose scores are of valid and test.
+        if is_of_split({"subset": subset} | one, subset):
             run.scores |= {n: one[n] for n in METRICS if isinstance(one.get(n), (int, float))}
     run.command = command_of(folder, record, text)
     run.typed = record.get("command", "")
@@ -90,23 +91,18 @@ def read_object(path: Path) -> dict:
         raise UserError(f"{cause}; remove it, or evaluate the run again") from None
 
 
-def last_result(folder: Path) -> dict:
-    """The last result of a run in ``results.jsonl`` of all runs, which recipes write.
-
-    Experiments with options of fairseq-generate do not count.
-    """
+def results_of(folder: Path) -> Iterator[dict]:
+    """The results of a run in ``results.jsonl`` of all runs, in the order of the evaluations."""
     path = folder.parent.parent / RESULTS
-    found: dict = {}
-    if path.is_file():
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-            try:
-                one = parse_json(line)
-            except ValueError:  # truncated by an interruption
-                continue
-            if isinstance(one, dict) and "options" not in one:
-                own = [one.get("arch"), f"seed{one.get('seed')}"] == [*folder.parts[-2:]]
-                found = one if own else found
-    return found
+    lines = path.read_text("utf-8", "replace").splitlines() if path.is_file() else []
+    for line in lines:
+        try:
+            one = parse_json(line)
+        except ValueError:  # truncated by an interruption
+            continue
+        run = [one.get("arch"), f"seed{one.get('seed')}"] if isinstance(one, dict) else []
+        if run == [*folder.parts[-2:]]:
+            yield one
 
 
 def curves_of(found: Iterable[tuple[str, dict]]) -> dict[tuple[str, str], Points]:

@@ -13,6 +13,7 @@ import fairseq_casrnn
 from fairseq_casrnn.console.program import show
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.paired import compare_with_baseline
+from fairseq_casrnn.evaluation.significance import is_of_split
 from fairseq_casrnn.results.page import Page, Table, load_pages
 from fairseq_casrnn.results.rows import (
     Row,
@@ -42,11 +43,7 @@ class Run:
 
     def evaluations(self, subset: str) -> list[dict]:
         """The evaluations on a split, without those that had options of fairseq-generate."""
-        return [
-            one
-            for one in self.content.get("evaluations", [])
-            if one.get("subset", "test") == subset and "options" not in one
-        ]
+        return [one for one in self.content.get("evaluations", []) if is_of_split(one, subset)]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -137,6 +137,7 @@ def test_scores_of_a_recipe(tmp_path):
         {"arch": "lm", "seed": 2, "test": 9.0},
         {"arch": "lm", "seed": 2, "valid": 4.7, "test": 4.6},
         {"arch": "lm", "seed": 2, "valid": 3.0, "test": 3.0, "options": "--lenpen 2"},
+        {"arch": "lm", "seed": 2, "accuracy": 8.0, "subset": "train"},
         {"arch": "lm", "seed": 1, "test": 1.0},
         {"arch": "other", "seed": 2, "test": 2.0},
     ]
