@@ -11,26 +11,15 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_casrnn.results.markdown import as_points, row_label
+from fairseq_casrnn.results.markdown import Curves, plotted
 from fairseq_casrnn.results.page import Page, Table
 from fairseq_casrnn.results.rows import Row
-
-Curves = dict[str, dict[str, float]]
 
 
 def figures(page: Page, rows: Sequence[Row], folder: Path) -> dict[Path, tuple[Table, Curves]]:
     """The figures of a page, as (table, curves) by file."""
-    found = {}
-    for table in page.tables.values():
-        own = [row for row in rows if row["table"] == table.name]
-        curves = {
-            row_label(table, row).replace("`", ""): as_points(row["curves"][table.plot])
-            for row in own
-            if table.plot in row.get("curves", {})
-        }
-        if curves:
-            found[folder / page.figure(table)] = table, curves
-    return found
+    drawn = [(table, plotted(table, rows)) for table in page.tables.values()]
+    return {folder / page.figure(table): (table, curves) for table, curves in drawn if curves}
 
 
 def digest(curves: Curves) -> str:

@@ -14,6 +14,8 @@ from fairseq_casrnn.results.grouping import Group, compare, groups_of
 from fairseq_casrnn.results.page import Page, Table
 from fairseq_casrnn.results.rows import Row, identity
 
+#: The points of each curve of a figure, by its label.
+Curves = dict[str, dict[str, float]]
 GENERATOR = "(written by `casrnn results render` from {})"
 MOST_NAMES = 3  # maximum number of row names before a command
 AS_IS = -1  # value of a metric's digits that prints numbers as given
@@ -37,7 +39,7 @@ def page_text(page: Page, rows: Sequence[Row]) -> str:
         own = [row for row in rows if row["table"] == table.name]
         parts += [f"## {table.title}" if table.title else "", table.caption.strip()]
         parts += table_parts(table, own)
-        if table.plot:
+        if plotted(table, own):
             parts.append(f"![{table.curves[table.plot]}]({page.figure(table)})")
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -236,6 +238,26 @@ def as_points(curve: list | dict) -> dict[str, float]:
     """A curve as a dictionary by x; a list has the values of epochs 1, 2, …"""
     points = curve if isinstance(curve, dict) else dict(enumerate(curve, start=1))
     return {str(x): y for x, y in points.items() if y is not None}
+
+
+def plotted(table: Table, rows: Iterable[Row]) -> Curves:
+    """The curves of a table's figure, by their labels.
+
+    Raises:
+        UserError: two rows have the same label.
+    """
+    found: Curves = {}
+    for row in rows:
+        points = as_points(row.get("curves", {}).get(table.plot, []))
+        if row["table"] != table.name or not points:
+            continue
+        label = row_label(table, row).replace("`", "")
+        if label in found:
+            raise UserError(
+                f"table {table.name} plots two curves '{label}'; tell the rows apart with settings"
+            )
+        found[label] = points
+    return found
 
 
 def row_label(table: Table, row: Row) -> str:

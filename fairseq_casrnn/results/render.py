@@ -9,8 +9,8 @@ from fairseq_casrnn.console.program import show
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import write_text
 from fairseq_casrnn.results.add import add_folder_argument
-from fairseq_casrnn.results.figure import Curves, draw, figures, is_drawn
-from fairseq_casrnn.results.markdown import page_text
+from fairseq_casrnn.results.figure import draw, figures, is_drawn
+from fairseq_casrnn.results.markdown import Curves, page_text
 from fairseq_casrnn.results.page import Page, Table, load_pages
 from fairseq_casrnn.results.rows import Row, check_no_repetition, read_rows
 

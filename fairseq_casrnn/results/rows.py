@@ -113,7 +113,7 @@ def is_finite(value: object) -> bool:
 def identity(row: Row) -> tuple:
     """The key of a row's line in a table; rows with equal keys must have different seeds."""
     settings = row.get("settings", {})
-    own = tuple((key, str(value)) for key, value in settings.items())
+    own = tuple(sorted((key, str(value)) for key, value in settings.items()))
     return row["table"], row.get("system", ""), own, row.get("reduced"), row.get("vectors", "none")
 
 

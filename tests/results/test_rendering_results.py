@@ -304,6 +304,24 @@ def test_a_figure_is_redrawn_if_its_curves_change(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_figures_without_curves_and_with_two_of_one_name(tmp_path):
+    page = Page(tmp_path / "x.yaml", "X", {"t": Table("t", curves={"a": "A"}, plot="a")})
+    row = {"table": "t", "system": "x", "curves": {"a": [3.0, 2.0]}}
+    unknown = row | {"curves": {"a": [None]}}
+    assert figure.figures(page, [unknown], tmp_path) == {}
+    assert ".svg" not in markdown.page_text(page, [unknown])
+    with pytest.raises(UserError, match="table t plots two curves 'x'; tell the rows apart with"):
+        figure.figures(page, [row, row | {"vectors": "glove.txt"}], tmp_path)
+
+
+def test_settings_in_another_order_are_the_same():
+    one, other = (
+        {"system": "x", "settings": settings, "metrics": {"a": 1.5}, "seed": seed}
+        for seed, settings in ((1, {"m": 4, "n": 5}), (2, {"n": 5, "m": 4}))
+    )
+    assert "| x | 4 | 5 | 1.5 ± 0.0 (1.5, 1.5) |" in table([one, other])
+
+
 def test_rows_are_json_lines(project):
     """``add`` writes rows that can be read back, in legible UTF-8."""
     cli.main(["results", "add", project.run(), "--note", "für λ"])
