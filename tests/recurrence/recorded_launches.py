@@ -50,17 +50,24 @@ def as_bits(value, kind: str) -> int:
 
 def expected(kernel, arguments: dict) -> list[int]:
     """The arguments of a compiled kernel; constants are not among them."""
-    names, kinds = kernel.src.fn.arg_names, kernel.src.signature.values()
-    return [
-        as_bits(arguments[name], kind)
-        for name, kind in zip(names, kinds, strict=True)
-        if kind != "constexpr"
-    ]
+    values = [arguments[name] for name in kernel.src.fn.arg_names]
+    return flat_bits(values, kernel.src.signature.values())
+
+
+def flat_bits(values, kinds) -> list[int]:
+    """Values of these types as the driver gets them; tuples are nested in both."""
+    bits = []
+    for value, kind in zip(values, kinds, strict=True):
+        if isinstance(kind, tuple):
+            bits += flat_bits(value, kind)
+        elif kind != "constexpr":
+            bits.append(as_bits(value, kind))
+    return bits
 
 
 def run(kernel, grid, /, **arguments) -> None:
     """In place of :func:`launching.run`: launches three times and compares."""
-    compiled = kernel.warmup(grid=grid, **arguments)
+    compiled = kernel.warmup(grid=grid, **launching.with_constants(kernel, arguments))
     ptx = compiled.asm["ptx"]
     parameters = ptx[ptx.index(".entry") :].partition(")")[0]
     sizes = [BYTES[bits] for bits in re.findall(r"\.param \.[a-z](\d+)", parameters)]

@@ -36,6 +36,7 @@ from fairseq_casrnn import recurrence
 from fairseq_casrnn.layers import LSTM
 from fairseq_casrnn.recurrence import InputProduct
 from fairseq_casrnn.recurrence.triton import barriers
+from fairseq_casrnn.recurrence.triton import launching as triton_launching
 from fairseq_casrnn.recurrence.triton import layer_loop as triton_layer_loop
 from fairseq_casrnn.recurrence.triton import plan as triton_plan
 from fairseq_casrnn.recurrence.triton import support as triton_support
@@ -240,9 +241,9 @@ def keep_or_stream_weights(request, monkeypatch):
 
     def planned(*args, **kwargs):
         grid, tiles = plan(*args, **kwargs)
-        assert tiles["RESIDENT"]
+        assert tiles.RESIDENT
         if request.param == "streamed":
-            return triton_plan.Plan((1, grid[1]), tiles | {"RESIDENT": False})
+            return triton_plan.Plan((1, grid[1]), tiles._replace(RESIDENT=False))
         return triton_plan.Plan(grid, tiles)
 
     monkeypatch.setattr(triton_layer_loop, "plan", planned)
@@ -259,7 +260,7 @@ def test_more_tiles_than_one_in_a_sequence(name, keep_or_stream_weights, monkeyp
 
 def launch_in_processes(kernel, plan, /, backwards=False, **arguments):
     """Replaces ``launch``: run the programs with :func:`interpret_together`."""
-    arguments |= plan.tiles | {"count": barriers.counters(plan, arguments["gates"])}
+    arguments |= {"tiles": plan.tiles, "count": barriers.counters(plan, arguments["gates"])}
     arguments |= {"begin": 0, "end": arguments["steps"], "BARRIER": True}
     interpret_together(kernel, plan.grid, arguments, seconds=120)
 
@@ -271,7 +272,7 @@ def interpret_together(kernel, grid, arguments, seconds):
     """
     from triton.runtime.interpreter import GridExecutor, interpreter_builder
 
-    for value in arguments.values():
+    for value in triton_launching.flattened(arguments.values()):
         if isinstance(value, torch.Tensor):
             value.share_memory_()
     children = []
@@ -343,16 +344,16 @@ def test_what_fits_on_an_h200(backwards, h200):
     ):
         grid, tiles = plan_of(blocks, size, 64, dtype, backwards)
         assert grid[0] * grid[1] <= 132
-        assert (grid[1] - 1) * tiles["UNITS"] < size <= grid[1] * tiles["UNITS"]
+        assert (grid[1] - 1) * tiles.UNITS < size <= grid[1] * tiles.UNITS
         if size <= 1024:  # no program computes a second tile of rows
-            assert (grid[0] - 1) * tiles["ROWS"] < 64 <= grid[0] * tiles["ROWS"]
-        assert tiles["RESIDENT"] or size > 512
-        if tiles["RESIDENT"]:
-            assert blocks * tiles["UNITS"] * size * dtype.itemsize < 227 * 1024
-    assert plan_of(5, 1024, 64, torch.bfloat16).tiles["RESIDENT"]
+            assert (grid[0] - 1) * tiles.ROWS < 64 <= grid[0] * tiles.ROWS
+        assert tiles.RESIDENT or size > 512
+        if tiles.RESIDENT:
+            assert blocks * tiles.UNITS * size * dtype.itemsize < 227 * 1024
+    assert plan_of(5, 1024, 64, torch.bfloat16).tiles.RESIDENT
     assert plan_of(4, 256, 64, torch.float64) is None
     # Registers limit the number of results that a program computes at once.
-    assert plan_of(32, 256, 64).tiles["GROUP"] == 8
+    assert plan_of(32, 256, 64).tiles.GROUP == 8
 
 
 @needs_triton
@@ -362,20 +363,20 @@ def test_tiles_do_not_depend_on_the_batch(h200):
         (torch.float32, torch.bfloat16), (3, 5, 8), (256, 650, 1024), (False, True)
     ):
         plans = [plan_of(blocks, size, n, dtype, backwards) for n in range(8, 4000, 8)]
-        heights = {plan.tiles["ROWS"] for plan in plans}
+        heights = {plan.tiles.ROWS for plan in plans}
         assert heights <= set(triton_plan.HEIGHTS)
-        assert len({str(plan.tiles | {"ROWS": 0}) for plan in plans}) <= len(heights)
+        assert len({plan.tiles._replace(ROWS=0) for plan in plans}) <= len(heights)
         assert all(plan.grid[0] * plan.grid[1] <= 132 for plan in plans)
         assert all(plan.grid[0] > 1 for plan in plans[-9:])
 
 
 @needs_triton
 def test_precision_of_products(h200, monkeypatch):
-    assert plan_of(4, 256, 64).tiles["PRECISION"] == "tf32"
-    assert plan_of(4, 1024, 64, torch.bfloat16).tiles["PRECISION"] == "ieee"
+    assert plan_of(4, 256, 64).tiles.PRECISION == "tf32"
+    assert plan_of(4, 1024, 64, torch.bfloat16).tiles.PRECISION == "ieee"
     monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "highest")
-    assert plan_of(4, 256, 64).tiles["PRECISION"] == "tf32x3"
-    assert plan_of(4, 512, 64).tiles["RESIDENT"] is False  # each number is stored in two parts
+    assert plan_of(4, 256, 64).tiles.PRECISION == "tf32x3"
+    assert plan_of(4, 512, 64).tiles.RESIDENT is False  # each number is stored in two parts
 
     def mixed():
         raise RuntimeError("a mix of the legacy and new APIs")
@@ -384,7 +385,7 @@ def test_precision_of_products(h200, monkeypatch):
     for new, old in (("tf32", "tf32"), ("ieee", "tf32x3")):
         switch = SimpleNamespace(fp32_precision=new)
         monkeypatch.setattr(torch.backends.cuda, "matmul", switch)
-        assert plan_of(4, 256, 64).tiles["PRECISION"] == old
+        assert old == plan_of(4, 256, 64).tiles.PRECISION
     monkeypatch.setenv("CASRNN_TRITON_SEQUENCES", "0")
     assert plan_of(4, 256, 64) is None
 

@@ -71,9 +71,12 @@ def test_more_tiles_of_rows_than_programs(monkeypatch):
 
     monkeypatch.setattr(triton_decoder_loop, "tiling", few)
     tiles = triton_decoder_loop.tiles
-    monkeypatch.setattr(
-        triton_decoder_loop, "tiles", lambda *args: tiles(*args) | {"SPAN": 2, "CHUNK": 16}
-    )
+
+    def short(*args):
+        layer_tiles, attention_tiles = tiles(*args)
+        return layer_tiles, attention_tiles._replace(SPAN=2, CHUNK=16)
+
+    monkeypatch.setattr(triton_decoder_loop, "tiles", short)
     case = next(case for case in FAMILIES if case.name == "cas_lstm")
     mask = torch.arange(5).unsqueeze(0) >= torch.arange(70).unsqueeze(1) % 5 + 1
     decode, named = make_float32(case, layers=2, size=20, batch=70, mask=mask)
@@ -220,10 +223,9 @@ def test_tiles_have_two_heights(size):
 def test_parameters_of_upper_layers_are_stacked():
     """The loop over the upper layers reads their parameters one after the other."""
     decode, _ = make(next(case for case in FAMILIES if case.name == "cas_lstm"))
-    weights, names = triton_decoder_loop.gather_weights(decode.layers, decode.embedded.size(-1))
-    assert names[1] == names[2]
+    weights = triton_decoder_loop.gather_weights(decode.layers, decode.embedded.size(-1))
     for j, layer in enumerate(decode.layers[1:]):
         assert isinstance(layer, DecoderLayer)
-        assert torch.equal(weights.w_ih[j], layer.weight_ih)
-        assert torch.equal(weights.w_hh[j], layer.weight_hh)
-        assert torch.equal(weights.bias[j], layer.bias)
+        assert torch.equal(weights.upper.w_ih[j], layer.weight_ih)
+        assert torch.equal(weights.upper.w_hh[j], layer.weight_hh)
+        assert torch.equal(weights.upper.bias[j], layer.bias)

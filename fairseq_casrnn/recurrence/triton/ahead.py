@@ -176,11 +176,10 @@ def launch_decoder(
     )
     d = dense(d)
     saved = run_forward(d, keep=True)
-    weights, names = gather_weights(layers, embed_dim)
+    weights = gather_weights(layers, embed_dim)
     backward_decoder(
         d,
         weights,
-        names,
         saved,
         grad_out=torch.zeros_like(saved.fed),
         grad_alphas=None,

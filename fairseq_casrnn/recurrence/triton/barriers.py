@@ -51,7 +51,7 @@ def stream_counters(device: torch.device, stream: int) -> Counters:
 
 def counters(launch_plan: Plan, gates: Tensor) -> Tensor:
     """A zeroed barrier counter for each tile of rows; gates are ``(T, B, ·)``."""
-    return zeros(-(-gates.size(1) // launch_plan.tiles["ROWS"]), gates.device)
+    return zeros(-(-gates.size(1) // launch_plan.tiles.ROWS), gates.device)
 
 
 def zeros(count: int, device: torch.device) -> Tensor:
@@ -68,7 +68,10 @@ def launch(kernel: Any, launch_plan: Plan, /, backwards: bool = False, **argumen
     Raises:
         RefusedError: the programs do not fit on the GPU at the same time.
     """
-    arguments |= launch_plan.tiles | {"count": counters(launch_plan, arguments["gates"])}
+    arguments |= {
+        "tiles": launch_plan.tiles,
+        "count": counters(launch_plan, arguments["gates"]),
+    }
     steps = arguments["steps"]
     if interpreting():
         if not backwards:  # store the initial states
@@ -76,7 +79,7 @@ def launch(kernel: Any, launch_plan: Plan, /, backwards: bool = False, **argumen
         for t in reversed(range(steps)) if backwards else range(steps):
             kernel[launch_plan.grid](**arguments, begin=t, end=t + 1, BARRIER=False)
         return
-    options = {"begin": 0, "end": steps, "BARRIER": True, "num_warps": launch_plan.tiles["SPLIT"]}
+    options = {"begin": 0, "end": steps, "BARRIER": True, "num_warps": launch_plan.tiles.SPLIT}
     launch_together(kernel, launch_plan.grid, **arguments, **options)
 
 

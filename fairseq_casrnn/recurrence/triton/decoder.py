@@ -63,12 +63,12 @@ def run(d: DecoderInputs) -> tuple[Tensor, Tensor]:
 def run_forward(d: DecoderInputs, keep: bool) -> Saved:
     """Compute the products with the embeddings, then run the loop."""
     embed_dim = d.embedded.size(-1)
-    weights, names = gather_weights(d.layers, embed_dim)
+    weights = gather_weights(d.layers, embed_dim)
     bottom, routed = d.layers[0], None
     gx = F.linear(d.embedded, bottom.weight_ih[:, :embed_dim], bottom.bias)
     if bottom.attention is not None:
         routed = F.linear(d.embedded, bottom.attention[:, :embed_dim])
-    return forward(d, weights, names, gx, routed, keep)
+    return forward(d, weights, gx, routed, keep)
 
 
 class _Decode(torch.autograd.Function):
@@ -81,9 +81,9 @@ class _Decode(torch.autograd.Function):
         layers = unflatten_layers(cells, tensors)
         d = dense(DecoderInputs(layers, embedded, h0, c0, keys, values, mask, weight_out, *dropped))
         saved = run_forward(d, keep=True)
-        ctx.cells = cells
+        ctx.cells, ctx.num_saved = cells, len(saved.flat())
         ctx.save_for_backward(
-            *saved, embedded, h0, c0, d.keys, d.values, weight_out,
+            *saved.flat(), embedded, h0, c0, d.keys, d.values, weight_out,
             *(d.drop_layers, d.drop_out, d.temperature), *tensors,
         )  # fmt: skip
         ctx.set_materialize_grads(False)
@@ -96,8 +96,8 @@ class _Decode(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         check_backward("triton", grad_out, grad_alphas)
         # Under torch.utils.checkpoint, ctx.saved_tensors can be read only once.
-        tensors, count = ctx.saved_tensors, len(Saved._fields)
-        saved = Saved(*tensors[:count])
+        tensors, count = ctx.saved_tensors, ctx.num_saved
+        saved = Saved.of_flat(tensors[:count])
         embedded, h0, c0, keys, values, weight_out, *rest = tensors[count:]
         layers = unflatten_layers(ctx.cells, rest[3:])
         d = DecoderInputs(layers, embedded, h0, c0, keys, values, None, weight_out, *rest[:3])
@@ -109,14 +109,13 @@ def run_backward(
 ) -> list[Tensor | None]:
     """Gradients of embedded, h0, c0, keys, values, weight_out and the layers' parameters."""
     layers, dtype = d.layers, d.h0.dtype
-    weights, names = gather_weights(layers, d.embedded.size(-1))
+    weights = gather_weights(layers, d.embedded.size(-1))
     if grad_alphas is not None:
         grad_alphas = grad_alphas.to(saved.alphas.dtype)
     try:
         g = backward(
             d,
             weights,
-            names,
             saved,
             grad_out=grad_out,
             grad_alphas=grad_alphas,
@@ -152,7 +151,7 @@ def run_backward(
     return [d_embedded, d_h0, d_c0, d_keys, d_values, d_weight_out, *tensors]
 
 
-class LayerGrads(NamedTuple):
+class MatrixGrads(NamedTuple):
     """Gradients of one layer.
 
     Attributes:
@@ -169,12 +168,14 @@ class LayerGrads(NamedTuple):
 
 def layer_grads(
     k: int, layer: DecoderLayer, d: DecoderInputs, saved: Saved, g: Grads
-) -> LayerGrads:
+) -> MatrixGrads:
     """The gradients of layer k, from the results of the backward loop."""
-    d_gates, d_products, mixture, d_mixture = g.gates0, g.products0, saved.mixture0, g.mixture0
+    d_gates, d_products = g.bottom.gates, g.bottom.products
+    mixture, d_mixture = saved.bottom.mixture, g.bottom.mixture
     if k > 0:
-        d_gates, d_products = g.gates[k - 1], g.products[k - 1]
-        mixture, d_mixture = at_step(saved.mixture, k - 1), at_step(g.mixture, k - 1)
+        d_gates, d_products = g.upper.gates[k - 1], g.upper.products[k - 1]
+        mixture = at_step(saved.upper.mixture, k - 1)
+        d_mixture = at_step(g.upper.mixture, k - 1)
     d_scores = None
     if layer.attention is not None and mixture is not None:
         # Summed over tiles of units; zero for hard routing.
@@ -182,7 +183,7 @@ def layer_grads(
         d_scores = unmix(d_weights, mixture, d.temperature).to(d.h0.dtype).flatten(0, 1)
     width = layer.weight_hh.size(0)
     d_h0 = torch.mm(d_products[0, :, :width], layer.weight_hh)
-    return LayerGrads(d_gates.flatten(0, 1), d_products.flatten(0, 1)[:, :width], d_scores, d_h0)
+    return MatrixGrads(d_gates.flatten(0, 1), d_products.flatten(0, 1)[:, :width], d_scores, d_h0)
 
 
 def embedded_grad(d: DecoderInputs, d_gates: Tensor, d_scores: Tensor | None) -> Tensor:
@@ -198,10 +199,10 @@ def param_grads(k: int, layer: DecoderLayer, weights: Weights, g: Grads) -> tupl
     """The gradients of layer k's elementwise parameters."""
     if not layer.params:
         return ()
-    rows, d_rows = weights.rows0, g.rows0
+    rows, d_rows = weights.bottom.rows, g.bottom.rows
     if k > 0:
-        rows = at_step(weights.rows, k - 1)
-        d_rows = None if g.rows is None else g.rows[:, k - 1 : k]
+        rows = at_step(weights.upper.rows, k - 1)
+        d_rows = None if g.upper.rows is None else g.upper.rows[:, k - 1 : k]
     d_rows = None if d_rows is None else d_rows.sum((0, 1))
     return layer.cell.kernel_param_grads(d_rows, rows, layer.params)
 

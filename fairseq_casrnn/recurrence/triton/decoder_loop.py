@@ -1,13 +1,15 @@
 """Buffers, arguments and launches of the decoder's loops on engine ``triton``.
 
-Shapes as in :class:`..decoder.DecoderInputs`: T steps, B rows, H units, L layers.
+Shapes as in :class:`..decoder.DecoderInputs`: T steps, B rows, H units, L layers. The named tuples
+are also the kernels' arguments.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,22 +19,35 @@ from ..decoder import DecoderInputs, DecoderLayer
 from ..inputs import accumulation_dtype
 from .decoder_plan import Tiling, launch, tiles, tiling
 from .host import contiguous, kernels
-from .layer_loop import trained
-from .plan import chip
+from .plan import chip, shape_of
+
+LayerTuple = TypeVar("LayerTuple", "LayerWeights", "LayerGrads")
+
+
+class LayerWeights(NamedTuple):
+    """Parameters of the bottom layer, or of the upper layers, with another dimension of L-1.
+
+    Attributes:
+        w_ih: ``(blocks*H, H)``, W; for the bottom layer without the columns for embeddings, and
+            None if no output is fed back.
+        w_hh: ``(products*H, H)``, U.
+        rows: ``(params, H)``, elementwise parameters, or None.
+        attention: ``(S, H)``, of a mixture, otherwise as w_ih; or None.
+        bias: ``(blocks*H,)``; None for the bottom layer, whose bias is in ``gx``.
+    """
+
+    w_ih: Tensor | None
+    w_hh: Tensor | None
+    rows: Tensor | None
+    attention: Tensor | None
+    bias: Tensor | None
 
 
 class Weights(NamedTuple):
-    """The parameters as the kernels read them; those of the upper layers are stacked."""
+    """The parameters of all layers as the kernels read them."""
 
-    w_ih0: Tensor | None
-    w_hh0: Tensor
-    rows0: Tensor | None
-    attention0: Tensor | None
-    w_ih: Tensor | None
-    w_hh: Tensor | None
-    bias: Tensor | None
-    rows: Tensor | None
-    attention: Tensor | None
+    bottom: LayerWeights
+    upper: LayerWeights
 
 
 def stacked(tensors: list[Tensor | None]) -> Tensor | None:
@@ -45,82 +60,95 @@ def stacked(tensors: list[Tensor | None]) -> Tensor | None:
     return torch.stack(present)
 
 
-def named(layer: DecoderLayer) -> tuple[str, Tensor | None]:
-    """The name of the layer's kernel, and its elementwise parameters in the accumulation dtype."""
-    assert layer.cell.kernel is not None  # as decoder.why_not has checked
+def kernel_rows(layer: DecoderLayer) -> Tensor | None:
+    """The elementwise parameters ``(params, H)`` in the accumulation dtype, or None."""
     wide = accumulation_dtype(layer.weight_hh.dtype)
     like = torch.empty(0, dtype=wide, device=layer.weight_hh.device)
-    params = [p.to(wide) for p in layer.params]
-    return layer.cell.kernel, layer.cell.kernel_rows(params, like, layer.weight_hh.size(1))
+    return layer.cell.kernel_rows([p.to(wide) for p in layer.params], like, layer.weight_hh.size(1))
 
 
-def gather_weights(layers: list[DecoderLayer], embed_dim: int) -> tuple[Weights, list[str]]:
-    """The parameters, without the columns for embeddings, and the names of the layers' kernels."""
-    names, rows = zip(*(named(layer) for layer in layers), strict=True)
+def gather_weights(layers: list[DecoderLayer], embed_dim: int) -> Weights:
+    """The parameters of all layers, without the columns for embeddings."""
     bottom, upper = layers[0], layers[1:]
     fed = bottom.weight_ih.size(1) > embed_dim
-    weights = Weights(
-        w_ih0=bottom.weight_ih.contiguous()[:, embed_dim:] if fed else None,
-        w_hh0=bottom.weight_hh.contiguous(),
-        rows0=rows[0],
-        attention0=None
-        if bottom.attention is None or not fed
-        else bottom.attention.contiguous()[:, embed_dim:],
-        w_ih=stacked([layer.weight_ih for layer in upper]),
-        w_hh=stacked([layer.weight_hh for layer in upper]),
-        bias=stacked([layer.bias for layer in upper]),
-        rows=stacked(list(rows[1:])),
-        attention=stacked([layer.attention for layer in upper]),
+    attention = bottom.attention if fed else None
+    return Weights(
+        LayerWeights(
+            w_ih=bottom.weight_ih.contiguous()[:, embed_dim:] if fed else None,
+            w_hh=bottom.weight_hh.contiguous(),
+            rows=kernel_rows(bottom),
+            attention=None if attention is None else attention.contiguous()[:, embed_dim:],
+            bias=None,
+        ),
+        LayerWeights(
+            w_ih=stacked([layer.weight_ih for layer in upper]),
+            w_hh=stacked([layer.weight_hh for layer in upper]),
+            rows=stacked([kernel_rows(layer) for layer in upper]),
+            attention=stacked([layer.attention for layer in upper]),
+            bias=stacked([layer.bias for layer in upper]),
+        ),
     )
-    return weights, list(names)
 
 
-def shape_of(cell: Cell, rows: Tensor | None, number: str = "") -> dict[str, int]:
-    """The kernels' arguments that describe a layer's cell; their names end with ``number``."""
-    return {
-        f"BLOCKS{number}": cell.ih_blocks,
-        f"PRODUCTS{number}": cell.hh_blocks,
-        f"ADDED{number}": cell.hh_blocks - cell.num_separate_gates,
-        f"PARAMS{number}": 0 if rows is None else rows.size(-2),
-    }
+class LayerSaved(NamedTuple):
+    """What the backward reads of the bottom layer, or of the upper ones, stacked; or None.
+
+    Attributes:
+        gates: ``(T, B, blocks*H)``, activated.
+        candidate: ``(T, B, H)``, the block of U h that is not added to the gates, if any.
+        mixture: ``(T, B, S)``, the weights of a mixture's cells, if any.
+    """
+
+    gates: Tensor | None
+    candidate: Tensor | None
+    mixture: Tensor | None
+
+
+NOT_KEPT = LayerSaved(None, None, None)
 
 
 class Saved(NamedTuple):
-    """What the forward computes; gates, candidate and mixture of the upper layers are stacked.
+    """What the forward computes.
 
     Attributes:
+        bottom, upper: for the backward; see :class:`LayerSaved`.
         hs: ``(L, T+1, B, H)`` in the weights' dtype, the initial state first.
         states: ``(L, T+1, B, H)``, c, or h for cells without c.
-        gates0, gates: ``(T, B, blocks*H)``, ``(L-1, T, B, blocks*H)``, activated, or None.
-        candidate0, candidate: ``(T, B, H)``, ``(L-1, T, B, H)``, or None.
-        mixture0, mixture: ``(T, B, S)``, ``(L-1, T, B, S)``, or None.
         ups: ``(L-1, T, B, H)``, what is passed up after dropout, or None without dropout.
         outs, fed: ``(T, B, H)``, attention outputs before and after dropout.
         alphas: ``(T, B, span)``.
     """
 
+    bottom: LayerSaved
+    upper: LayerSaved
     hs: Tensor
     states: Tensor
-    gates0: Tensor | None
-    gates: Tensor | None
-    candidate0: Tensor | None
-    candidate: Tensor | None
-    mixture0: Tensor | None
-    mixture: Tensor | None
     ups: Tensor | None
-    outs: Tensor
+    outs: Tensor | None
     fed: Tensor
     alphas: Tensor
 
+    def flat(self) -> tuple[Tensor | None, ...]:
+        """The tensors, for autograd to save."""
+        return *self.bottom, *self.upper, *self[2:]
 
-def common(
-    layers: list[DecoderLayer], weights: Weights, d: DecoderInputs, tile_plan: Tiling
-) -> dict[str, Any]:
-    """The arguments that both kernels have in common."""
-    bottom, top = layers[0].cell, layers[-1].cell
-    size = d.h0.size(-1)
+    @classmethod
+    def of_flat(cls, tensors: Sequence[Any]) -> Saved:
+        """The inverse of :meth:`flat`."""
+        count = len(LayerSaved._fields)
+        bottom, upper = LayerSaved(*tensors[:count]), LayerSaved(*tensors[count : 2 * count])
+        return cls(bottom, upper, *tensors[2 * count :])
+
+
+def common(d: DecoderInputs, weights: Weights, tile_plan: Tiling, table: str) -> dict[str, Any]:
+    """The arguments that both kernels have in common; ``table`` has the cells' functions."""
+    bottom, top = d.layers[0].cell, d.layers[-1].cell
+    size, w_ih = d.h0.size(-1), weights.bottom.w_ih
+    layer_tiles, attention_tiles = tiles(size, tile_plan, d.h0.dtype)
+    functions = getattr(kernels("single_steps"), table)
+    upper_weights = filled(weights.upper, d.keys, "w_ih", "w_hh", "rows", "bias")
     return {
-        **weights._asdict(),
+        "weights": Weights(filled(weights.bottom, d.keys, "rows"), upper_weights),
         "keys": d.keys,
         "values": d.values,
         "drop_layers": d.drop_layers,
@@ -129,41 +157,36 @@ def common(
         "temperature": d.temperature,
         "batch": d.h0.size(1),
         "span": d.keys.size(1),
-        "layers": len(layers),
+        "layers": len(d.layers),
         "size": size,
-        "stride": size if weights.w_ih0 is None else weights.w_ih0.stride(0),
+        "stride": size if w_ih is None else w_ih.stride(0),
         "out_stride": d.weight_out.stride(0),
-        "LOWER": top.lower_cell,
-        "CELLS": bottom.num_cells,
+        "bottom_shape": shape_of(bottom, weights.bottom.rows),
+        "upper_shape": shape_of(top, weights.upper.rows),
+        "bottom_cell": functions[bottom.kernel],
+        "upper_cell": functions[top.kernel],
+        "tiles": layer_tiles,
+        "attention_tiles": attention_tiles,
         "WAYS": max(16, 1 << max(bottom.num_cells - 1, 0).bit_length()),
-        **shape_of(bottom, weights.rows0, "0"),
-        **shape_of(top, weights.rows),
-        **tiles(size, tile_plan, d.h0.dtype),
+        "LOWER": top.lower_cell,
     }
 
 
-def pointers(arguments: dict[str, Any], *names: str) -> dict[str, Any]:
-    """``arguments`` with a placeholder tensor for those of ``names`` that are None.
+def filled(layer: LayerTuple, placeholder: Tensor, *names: str) -> LayerTuple:
+    """``layer`` with ``placeholder`` for those fields of these names that are None.
 
-    The kernel does not read them; None would require another compiled kernel.
+    The kernels do not read them; None would require another compiled kernel.
     """
-    placeholder = arguments["hs"]
-    return arguments | {n: placeholder for n in names if arguments.get(n) is None}
+    return layer._replace(**{n: placeholder for n in names if getattr(layer, n) is None})
 
 
 def forward(
-    d: DecoderInputs,
-    weights: Weights,
-    names: list[str],
-    gx: Tensor,
-    routed: Tensor | None,
-    keep: bool,
+    d: DecoderInputs, weights: Weights, gx: Tensor, routed: Tensor | None, keep: bool
 ) -> Saved:
-    """The forward loop; with ``keep``, gates, candidate and mixture are kept for the backward."""
+    """The forward loop; with ``keep``, what the backward needs is kept."""
     layers, (steps, batch) = d.layers, gx.shape[:2]
     depth, size, dtype = len(layers), d.h0.size(-1), d.h0.dtype
-    wide, above = accumulation_dtype(dtype), layers[-1].cell
-    bottom = layers[0].cell
+    wide, bottom, top = accumulation_dtype(dtype), layers[0].cell, layers[-1].cell
     new = functools.partial(gx.new_empty, dtype=wide)
     hs = gx.new_empty(depth, steps + 1, batch, size)
     states = new(depth, steps + 1, batch, size) if bottom.has_cell or wide != dtype else hs
@@ -171,34 +194,38 @@ def forward(
     if states is not hs:
         states[:, 0] = d.h0 if d.c0 is None else d.c0
     fed = gx.new_empty(steps, batch, size)
-    gates0 = gates = candidate0 = candidate = mixture0 = mixture = None
+    bottom_saved = upper_saved = NOT_KEPT
     if keep:
-        gates0 = gx if dtype == wide else new(gx.shape)
-        gates = new(depth - 1, steps, batch, above.ih_blocks * size)
-        if bottom.num_separate_gates:
-            candidate0, candidate = new(steps, batch, size), new(depth - 1, steps, batch, size)
-        if bottom.num_cells:
-            mixture0 = new(steps, batch, bottom.num_cells)
-            mixture = new(depth - 1, *mixture0.shape)
+        gates = gx if dtype == wide else new(gx.shape)
+        bottom_saved = LayerSaved(gates, *kept_besides_gates(bottom, new, steps, batch, size))
+        upper_gates = new(depth - 1, steps, batch, top.ih_blocks * size)
+        upper_saved = LayerSaved(
+            upper_gates, *kept_besides_gates(top, new, depth - 1, steps, batch, size)
+        )
     saved = Saved(
+        bottom=bottom_saved,
+        upper=upper_saved,
         hs=hs,
         states=states,
-        gates0=gates0,
-        gates=gates,
-        candidate0=candidate0,
-        candidate=candidate,
-        mixture0=mixture0,
-        mixture=mixture,
         ups=None if d.drop_layers is None else hs.new_empty(depth - 1, steps, batch, size),
         outs=fed if d.drop_out is None else torch.empty_like(fed),
         fed=fed,
         alphas=new(steps, batch, d.keys.size(1)),
     )
-    tile_plan, arguments = prepare(d, weights, names, batch, (steps + 1) * batch, batch)
-    arguments |= saved._asdict()
-    arguments |= {"gx": gx, "routed": routed, "feed": None, "source": None}
-    start(tile_plan, arguments, states.new_empty(batch, size), steps)
+    tile_plan, arguments = prepare(d, weights, batch, (steps + 1) * batch, batch)
+    arguments |= {"gx": gx, "routed": routed, "feed": None, "source": None, "saved": saved}
+    start(tile_plan, arguments, steps)
     return saved
+
+
+def kept_besides_gates(
+    cell: Cell, new: Callable[..., Tensor], *shape: int
+) -> tuple[Tensor | None, Tensor | None]:
+    """Buffers for candidate and mixture of :class:`LayerSaved`; ``shape`` is ``(…, H)``."""
+    return (
+        new(*shape) if cell.num_separate_gates else None,
+        new(*shape[:-1], cell.num_cells) if cell.num_cells else None,
+    )
 
 
 def fitting(size: int, batch: int, device: torch.device) -> Tiling:
@@ -209,59 +236,69 @@ def fitting(size: int, batch: int, device: torch.device) -> Tiling:
 
 
 def prepare(
-    d: DecoderInputs, weights: Weights, names: list[str], batch: int, plane: int, hop: int
+    d: DecoderInputs, weights: Weights, batch: int, plane: int, hop: int
 ) -> tuple[Tiling, dict[str, Any]]:
     """The tiling, and those arguments of the forward kernel that are the same at every step.
 
     In the state buffers, layers are ``plane`` rows apart and steps ``hop`` rows.
     """
     tile_plan = fitting(d.h0.size(-1), batch, d.h0.device)
-    tables = kernels("single_steps").FORWARD
-    arguments = common(d.layers, weights, d, tile_plan) | {
+    arguments = common(d, weights, tile_plan, "FORWARD") | {
         "padding": d.mask,
         "batch": batch,
         "plane": plane,
         "hop": hop,
-        "FEED": weights.w_ih0 is not None,
-        "cell0": tables[names[0]],
-        "cell": tables[names[-1]],
     }
     return tile_plan, arguments
 
 
-def start(tile_plan: Tiling, arguments: dict[str, Any], context: Tensor, steps: int) -> None:
-    """Launch the forward kernel; ``context`` (B, H) is a scratch buffer that its programs share."""
-    arguments = arguments | {"context": context, "steps": steps}
-    arguments = pointers(arguments, "w_ih0", "w_ih", "w_hh", "bias", "rows", "rows0")
+def start(tile_plan: Tiling, arguments: dict[str, Any], steps: int) -> None:
+    """Launch the forward kernel for this number of steps."""
+    states = arguments["saved"].states
+    context = states.new_empty(arguments["batch"], arguments["size"])  # shared by the programs
     module = kernels("decoder")
-    launch(module.decode_forward, module.FORWARD, tile_plan, **arguments)
+    launch(
+        module.decode_forward,
+        module.FORWARD,
+        tile_plan,
+        **arguments,
+        context=context,
+        steps=steps,
+    )
+
+
+class LayerGrads(NamedTuple):
+    """Gradients of the bottom layer, or of the upper ones, stacked.
+
+    Attributes:
+        gates: ``(T, B, blocks*H)``, of the pre-activations, in the weights' dtype.
+        products: ``(T, B, products*H)``, of U h, in the weights' dtype; may be gates.
+        rows: ``(tiles, 1 or L-1, rows, H)``, of the elementwise parameters, with a partial sum per
+            tile of rows; or None.
+        mixture: ``(T, tiles, B, S)``, of a mixture's weights, with a partial sum per tile of units;
+            or None.
+    """
+
+    gates: Tensor
+    products: Tensor
+    rows: Tensor | None
+    mixture: Tensor | None
 
 
 class Grads(NamedTuple):
-    """Gradients that the backward kernel computes; shapes as in :class:`Saved`.
+    """Gradients that the backward kernel computes.
 
     They have the accumulation dtype, unless said otherwise.
 
     Attributes:
-        gates0, gates: of the pre-activations, in the weights' dtype.
-        products0, products: of U h, in the weights' dtype.
-        rows0, rows: ``(tiles, 1 or L-1, rows, H)``, of the elementwise parameters, with a partial
-            sum per tile of rows; or None.
-        mixture0, mixture: of the mixtures' weights, with a partial sum per tile of units in a
-            dimension before B; or None.
+        bottom, upper: of the layers.
         states: ``(L, B, H)``.
-        pre: ``(T, B, H)``, of the output before its tanh.
+        pre: ``(T, B, H)``, of the output before its tanh, in the weights' dtype.
         scores: ``(T, B, span)``.
     """
 
-    gates0: Tensor
-    gates: Tensor
-    products0: Tensor
-    products: Tensor
-    rows0: Tensor | None
-    rows: Tensor | None
-    mixture0: Tensor | None
-    mixture: Tensor | None
+    bottom: LayerGrads
+    upper: LayerGrads
     states: Tensor
     pre: Tensor
     scores: Tensor
@@ -270,7 +307,6 @@ class Grads(NamedTuple):
 def backward(
     d: DecoderInputs,
     weights: Weights,
-    names: list[str],
     saved: Saved,
     *,
     grad_out: Tensor | None,
@@ -278,54 +314,47 @@ def backward(
     retain: bool,
 ) -> Grads:
     """The backward loop; with ``retain``, the saved gates are not overwritten."""
-    assert saved.gates0 is not None
-    assert saved.gates is not None
     hs, states, layers = saved.hs, saved.states, d.layers
     depth, steps, batch, size = len(layers), hs.size(1) - 1, *hs.shape[2:]
     tile_plan = fitting(size, batch, hs.device)
-    bottom, above = layers[0].cell, layers[-1].cell
+    arguments = common(d, weights, tile_plan, "BACKWARD")
     new, zeros = states.new_empty, states.new_zeros
     overwrite = hs.dtype == states.dtype and not retain
-    d_gates0, d_gates = (
-        g if overwrite else torch.empty_like(g, dtype=hs.dtype) for g in (saved.gates0, saved.gates)
+
+    def buffers(layer: LayerSaved, cell: Cell, count: int, learned: int) -> LayerGrads:
+        """Buffers for ``count`` layers with ``learned`` rows of elementwise parameters."""
+        assert layer.gates is not None
+        gates = layer.gates if overwrite else torch.empty_like(layer.gates, dtype=hs.dtype)
+        products = gates
+        if cell.num_separate_gates:
+            products = hs.new_empty(*gates.shape[:-1], cell.hh_blocks * size)
+        rows = zeros(tile_plan.grid[0], count, learned, size) if learned else None
+        return LayerGrads(
+            gates, products, rows, parts_like(layer.mixture, tile_plan.grid[1], d.temperature)
+        )
+
+    bottom_learned, upper_learned = (
+        arguments[name].GRADS for name in ("bottom_shape", "upper_shape")
     )
-    d_products0, d_products = d_gates0, d_gates
-    if bottom.num_separate_gates:
-        d_products0 = hs.new_empty(steps, batch, bottom.hh_blocks * size)
-        d_products = hs.new_empty(depth - 1, steps, batch, above.hh_blocks * size)
-    learned0 = trained(bottom, weights.rows0)
-    learned = trained(above, None if weights.rows is None else weights.rows[0])
     grads = Grads(
-        gates0=d_gates0,
-        gates=d_gates,
-        products0=d_products0,
-        products=d_products,
-        rows0=zeros(tile_plan.grid[0], 1, learned0, size) if learned0 else None,
-        rows=zeros(tile_plan.grid[0], depth - 1, learned, size) if learned else None,
-        mixture0=parts_like(saved.mixture0, tile_plan.grid[1], d.temperature),
-        mixture=parts_like(saved.mixture, tile_plan.grid[1], d.temperature),
+        bottom=buffers(saved.bottom, layers[0].cell, 1, bottom_learned),
+        upper=buffers(saved.upper, layers[-1].cell, depth - 1, upper_learned),
         states=zeros(depth, batch, size),
         pre=hs.new_empty(steps, batch, size),
         scores=new(steps, batch, d.keys.size(1)),
     )
-    tables = kernels("single_steps").BACKWARD
-    arguments = common(layers, weights, d, tile_plan) | saved._asdict()
-    arguments |= {f"d_{name}": tensor for name, tensor in grads._asdict().items()}
     arguments |= {
+        "saved": saved,
+        "grads": grads._replace(
+            bottom=filled(grads.bottom, hs, "rows"), upper=filled(grads.upper, hs, "rows")
+        ),
         "grad_out": contiguous(grad_out),
         "grad_alphas": contiguous(grad_alphas),
         "d_query": new(batch, size),
         "d_up": new(batch, size),
         "steps": steps,
-        "GRADS0": learned0,
-        "GRADS": learned,
         "PARTS": tile_plan.grid[1],
-        "cell0": tables[names[0]],
-        "cell": tables[names[-1]],
     }
-    for name in ("bias", "ups", "fed"):
-        del arguments[name]
-    arguments = pointers(arguments, "w_ih", "w_hh", "rows", "rows0", "d_rows", "d_rows0")
     module = kernels("decoder")
     launch(module.decode_backward, module.BACKWARD, tile_plan, backwards=True, **arguments)
     return grads

@@ -9,7 +9,7 @@ import torch
 
 from .barriers import launch_together, zeros
 from .host import kernels
-from .plan import factors_of, interpreting
+from .plan import Tiles, factors_of, interpreting
 
 WARPS = 8
 """Warps of a program, among which the sum of a product is divided."""
@@ -25,6 +25,20 @@ class Tiling(NamedTuple):
     grid: tuple[int, int]
     rows: int
     units: int
+
+
+class AttentionTiles(NamedTuple):
+    """How the attention divides its work, as compile-time constants.
+
+    Attributes:
+        ROWS: rows of the batch that a program computes at a time.
+        SPAN: source positions that it reads at a time.
+        CHUNK: features that it reads at a time.
+    """
+
+    ROWS: int
+    SPAN: int
+    CHUNK: int
 
 
 def tiling(size: int, batch: int, processors: int) -> Tiling | None:
@@ -44,21 +58,17 @@ def tiling(size: int, batch: int, processors: int) -> Tiling | None:
     return Tiling((min(-(-batch // rows), room), across), rows, units)
 
 
-def tiles(size: int, tile_plan: Tiling, dtype: torch.dtype) -> dict[str, Any]:
-    """The kernels' arguments for tile sizes and the precision of products, by name."""
+def tiles(size: int, tile_plan: Tiling, dtype: torch.dtype) -> tuple[Tiles, AttentionTiles]:
+    """The tiles of the layers and of the attention, for weights of this dtype."""
     share = -(-tile_plan.rows // tile_plan.grid[1])  # rows whose attention a program computes
     rows_at_once = min(4, 1 << (share - 1).bit_length())
     width = 1 if dtype in (torch.float16, torch.bfloat16) else 2
-    return {
-        "ROWS": tile_plan.rows,
-        "UNITS": tile_plan.units,
-        "RB": rows_at_once,
-        "SPAN": 32 // rows_at_once,
-        "CHUNK": max(16, min(128, 1 << (size - 1).bit_length())),
-        "DEPTH": 256 // width,
-        "SPLIT": WARPS,
-        **factors_of(dtype),
-    }
+    chunk = max(16, min(128, 1 << (size - 1).bit_length()))
+    depth = 256 // width
+    return (
+        Tiles(tile_plan.rows, tile_plan.units, DEPTH=depth, SPLIT=WARPS, **factors_of(dtype)),
+        AttentionTiles(rows_at_once, 32 // rows_at_once, chunk),
+    )
 
 
 def launch(
@@ -85,7 +95,7 @@ def launch(
                     **arguments, begin=t, end=t + 1, first=first, last=last, PHASE=phase
                 )
         return
-    tensor = arguments["hs"]
+    tensor = arguments["saved"].hs
     arguments["count"] = zeros(
         tile_plan.grid[0] * kernels("decoder").COUNTER_STRIDE.value, tensor.device
     )

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..decoder import DecoderInputs
 from ..inputs import accumulation_dtype
-from .decoder_loop import Saved, dense, gather_weights, prepare, start
+from .decoder_loop import NOT_KEPT, Saved, dense, gather_weights, prepare, start
 from .decoder_plan import Tiling
 
 
@@ -25,9 +25,10 @@ class TritonDecoderSteps:
         embed_dim, bottom = d.embedded.size(-1), d.layers[0]
         self.weight, self.bias = bottom.weight_ih[:, :embed_dim].t(), bottom.bias
         self.routing = None if bottom.attention is None else bottom.attention[:, :embed_dim]
-        self.weights, self.names = gather_weights(d.layers, embed_dim)
+        weights = gather_weights(d.layers, embed_dim)
         if not input_feed:
-            self.weights = self.weights._replace(w_ih0=None, attention0=None)
+            weights = weights._replace(bottom=weights.bottom._replace(w_ih=None, attention=None))
+        self.weights = weights
         self.d, self.source = dense(d), source
         # The buffer has h of all layers and the input feeding, before and after a step, and c if it
         # has the same dtype. Otherwise ``wide`` has c, or h in the accumulation dtype if needed.
@@ -62,23 +63,19 @@ class TritonDecoderSteps:
         self.stepped = True
         if self.tile_plan is None or self.rows != batch:
             hop = self.buffer.size(1) * batch
-            self.tile_plan, shared = prepare(self.d, self.weights, self.names, batch, batch, hop)
-            self.prepared = {**dict.fromkeys(Saved._fields), **shared}
+            self.tile_plan, self.prepared = prepare(self.d, self.weights, batch, batch, hop)
             self.rows = batch
         hs, states = self.views()
         out, feed = hs[1, -1], hs[0, -1]
         alphas = states.new_empty(1, batch, self.d.keys.size(1))
         changing = {
-            "hs": hs,
-            "states": states,
-            "fed": out,
+            "saved": Saved(NOT_KEPT, NOT_KEPT, hs, states, None, None, fed=out, alphas=alphas),
             "feed": feed,
-            "alphas": alphas,
             "gx": torch.addmm(self.bias, embedded, self.weight),
             "routed": None if self.routing is None else F.linear(embedded, self.routing),
             "source": self.source,
         }
-        start(self.tile_plan, self.prepared | changing, states.new_empty(batch, states.size(-1)), 1)
+        start(self.tile_plan, self.prepared | changing, 1)
         return out, alphas[0].to(out.dtype)
 
     def reorder(self, order: Tensor) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -29,9 +29,9 @@ class Arguments(NamedTuple):
 
     Attributes:
         everything: all arguments.
-        constants: arguments declared ``tl.constexpr``.
+        constants: arguments declared ``tl.constexpr``, which may be named tuples.
         numbers: arguments in ``do_not_specialize``.
-        pointers: all others, which are tensors or None.
+        pointers: all others, which are tensors, None, or named tuples of them.
     """
 
     everything: Callable[[dict[str, Any]], tuple[Any, ...]]
@@ -72,7 +72,7 @@ def run(kernel: Any, grid: tuple[int, ...], /, **arguments: Any) -> None:
         return
     dtypes = [
         None if p is None else p.dtype if p.data_ptr() & 15 == 0 else (p.dtype,)
-        for p in select.pointers(arguments)
+        for p in flattened(select.pointers(arguments))
     ]
     small = all(-(2**31) <= number < 2**31 for number in select.numbers(arguments))
     key = (kernel, current_device(), small, select.constants(arguments), *dtypes)
@@ -80,9 +80,30 @@ def run(kernel: Any, grid: tuple[int, ...], /, **arguments: Any) -> None:
     if cached is not None:
         cached[(*grid, 1, 1)](*select.everything(arguments))
         return
-    binary = kernel[grid](**arguments)
+    binary = kernel[grid](**with_constants(kernel, arguments))
     if small and binary is not None:
         compiled_kernels[key] = binary
+
+
+def with_constants(kernel: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+    """``arguments``, with ``tl.constexpr`` as fields of those constants that are named tuples.
+
+    In the kernel, fields of other types would not be constants.
+    """
+    import triton.language as tl
+
+    groups = {p.name: arguments[p.name] for p in kernel.params if p.is_constexpr}
+    groups = {name: value for name, value in groups.items() if isinstance(value, tuple)}
+    return arguments | {n: type(t)(*map(tl.constexpr, t)) for n, t in groups.items()}
+
+
+def flattened(values: Iterable[Any]) -> Iterator[Any]:
+    """Values, and those in tuples, to any depth."""
+    for value in values:
+        if isinstance(value, tuple):
+            yield from flattened(value)
+        else:
+            yield value
 
 
 def current_device() -> int:
@@ -133,7 +154,7 @@ def _compile_once(kernel: Any, grid: tuple[int, ...], arguments: dict[str, Any])
         begun[key] = event
         _unfinished.append(key)
     try:
-        binary = kernel.warmup(grid=grid, **arguments)
+        binary = kernel.warmup(grid=grid, **with_constants(kernel, arguments))
         if torch.cuda.is_initialized() and binary is not None:
             _ = binary.run  # loads it; before Triton 3.7, compiles a launcher in C for a second
     finally:
@@ -144,5 +165,5 @@ def _compile_once(kernel: Any, grid: tuple[int, ...], arguments: dict[str, Any])
 
 def _key(kernel: Any, arguments: dict[str, Any]) -> tuple[str, ...]:
     """A key that tells the kernels of a model apart."""
-    names = "cell0", "cell", "size", "ROWS", "FACTOR", "PRECISION", "V"
+    names = "cell", "bottom_cell", "upper_cell", "size", "tiles", "V"
     return kernel.__name__, *(str(arguments.get(name)) for name in names)

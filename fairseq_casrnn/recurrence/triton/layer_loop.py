@@ -19,7 +19,7 @@ from ..inputs import LoopTensors, accumulation_dtype
 from . import launching
 from .barriers import RefusedError, launch
 from .host import contiguous, kernels, on_its_device, optional_arguments, product
-from .plan import Plan, plan
+from .plan import Plan, Tiles, plan, shape_of
 
 StateGrads: TypeAlias = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]
 """The incoming gradients of hs, cs, h_n and c_n."""
@@ -70,7 +70,7 @@ class Grads(NamedTuple):
 def single_steps(batch: int, size: int) -> Plan:
     """The plan for a launch of a single step."""
     rows, units = TILE[0], min(TILE[1], 1 << (size - 1).bit_length())
-    return Plan((-(-batch // rows), -(-size // units)), {"ROWS": rows, "UNITS": units})
+    return Plan((-(-batch // rows), -(-size // units)), Tiles(rows, units))
 
 
 def arguments(cell: Cell, saved: Saved, side: Tensor | None, table: str) -> dict[str, Any]:
@@ -85,10 +85,7 @@ def arguments(cell: Cell, saved: Saved, side: Tensor | None, table: str) -> dict
         "batch": hs.size(1),
         "steps": gates.size(0),
         "size": hs.size(2),
-        "BLOCKS": cell.ih_blocks,
-        "PRODUCTS": cell.hh_blocks,
-        "PARAMS": 0 if rows is None else rows.size(0),
-        "CELLS": cell.num_cells,
+        "shape": shape_of(cell, rows),
         "cell": getattr(kernels("single_steps"), table)[cell.kernel],
     }
 
@@ -135,7 +132,6 @@ def forward(
     c_n = torch.empty_like(h_n) if cell.has_cell else None
     shared = arguments(cell, saved, tensors.side, "FORWARD")
     shared |= {"bias": contiguous(tensors.bias), "hs": hs, "h_n": h_n, "c_n": c_n, "KEEP": keep}
-    shared |= {"ADDED": cell.hh_blocks - cell.num_separate_gates}
     shared |= optional_arguments(gates.device, last=(last, torch.int64))
     sequence_plan = plan(cell, weight_hh, batch) if steps > 1 else None
     if sequence_plan is not None:
@@ -157,13 +153,8 @@ def forward(
     products = gates.new_empty(batch, weight_hh.size(0))
     for t in range(steps):
         product(hs[t], weight_t, products)
-        launching.run(kernel, grid, **shared, **tiles, products=products, t=t)
+        launching.run(kernel, grid, **shared, tiles=tiles, products=products, t=t)
     return saved, h_n, c_n
-
-
-def trained(cell: Cell, rows: Tensor | None) -> int:
-    """The number of rows of elementwise parameters for which to compute gradients."""
-    return rows.size(0) if cell.params and rows is not None else 0
 
 
 @on_its_device
@@ -194,7 +185,6 @@ def backward(
     d_state = torch.empty_like(states[0])
     shared = arguments(cell, saved, side, "BACKWARD")
     shared |= {"d_gates": d_gates, "d_products": d_products, "d_state": d_state}
-    shared |= {"GRADS": trained(cell, rows)}
     dtypes = hs.dtype, gates.dtype, hs.dtype, hs.dtype
     names = "grad_h", "grad_c", "grad_hn", "grad_cn"
     incoming = dict(zip(names, zip(grads, dtypes, strict=True), strict=True))
@@ -203,8 +193,8 @@ def backward(
     def partial_sums(launch_plan: Plan) -> dict[str, Tensor | None]:
         """Buffers for gradients to which each tile of rows, or of units, adds a partial sum."""
         d_rows, d_side = gates, None
-        if rows is not None and shared["GRADS"]:
-            d_rows = gates.new_zeros(-(-batch // launch_plan.tiles["ROWS"]), *rows.shape)
+        if rows is not None and shared["shape"].GRADS:
+            d_rows = gates.new_zeros(-(-batch // launch_plan.tiles.ROWS), *rows.shape)
         if side is not None and cell.num_cells:
             d_side = gates.new_empty(launch_plan.grid[1], *side.shape)
         elif side is not None and wants_side:
@@ -231,10 +221,12 @@ def backward(
         kernel, parts = kernels("single_steps").backward_step, partial_sums(step_plan)
         dh = torch.empty_like(d_state)
         for t in reversed(range(steps)):
-            launching.run(kernel, step_plan.grid, **shared, **parts, **step_plan.tiles, dh=dh, t=t)
+            launching.run(
+                kernel, step_plan.grid, **shared, **parts, tiles=step_plan.tiles, dh=dh, t=t
+            )
             if t > 0:
                 product(d_products[t], weight_hh, dh)
     d_rows, d_side = parts["d_rows"], parts["d_side"]
-    d_rows = d_rows.sum(0) if d_rows is not None and shared["GRADS"] else None
+    d_rows = d_rows.sum(0) if d_rows is not None and shared["shape"].GRADS else None
     d_side = d_side.sum(0) if d_side is not None and cell.num_cells else d_side
     return Grads(d_products, d_side, d_rows, d_state)

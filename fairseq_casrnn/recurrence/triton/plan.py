@@ -34,16 +34,70 @@ OFF = ("", "0", "false", "False")
 """Values of an environment variable that mean "off"."""
 
 
-class Plan(NamedTuple):
-    """The grid and the tile sizes of a launch.
+class Tiles(NamedTuple):
+    """How a kernel divides its work, as compile-time constants.
 
     Attributes:
-        grid: numbers of tiles of rows and of units.
-        tiles: the kernel's arguments for tile sizes, by name.
+        ROWS: rows of the batch in a program's tile.
+        UNITS: hidden units in a program's tile.
+        DEPTH: columns that are loaded and multiplied at a time.
+        SPLIT: parts into which the sum of a product is divided, one per warp.
+        GROUP: maximum blocks of U that are multiplied at a time.
+        AHEAD: number of groups of DEPTH columns that are prefetched, if RESIDENT.
+        RESIDENT: whether weights stay in shared memory.
+        FACTOR: dtype of a product's operands.
+        PRECISION: ``input_precision`` of tl.dot, or "tf32x3", see :func:`.to_dot_operands`.
     """
 
+    ROWS: int
+    UNITS: int
+    DEPTH: int = 0
+    SPLIT: int = 0
+    GROUP: int = 0
+    AHEAD: int = 0
+    RESIDENT: bool = False
+    FACTOR: Any = None
+    PRECISION: str = ""
+
+
+class CellShape(NamedTuple):
+    """The shapes of a cell's tensors, as compile-time constants.
+
+    Attributes:
+        BLOCKS: blocks of H pre-activations, W x.
+        PRODUCTS: blocks of U h.
+        ADDED: how many of PRODUCTS are added to the pre-activations: all, or all but the last.
+        PARAMS: rows of elementwise parameters.
+        GRADS: rows for which to compute gradients: PARAMS or 0.
+        CELLS: number of cells of a mixture, otherwise 0.
+    """
+
+    BLOCKS: int
+    PRODUCTS: int
+    ADDED: int
+    PARAMS: int
+    GRADS: int
+    CELLS: int
+
+
+def shape_of(cell: Cell, rows: Tensor | None) -> CellShape:
+    """The constants of a cell with elementwise parameters ``rows`` (…, PARAMS, H)."""
+    params = 0 if rows is None else rows.size(-2)
+    return CellShape(
+        BLOCKS=cell.ih_blocks,
+        PRODUCTS=cell.hh_blocks,
+        ADDED=cell.hh_blocks - cell.num_separate_gates,
+        PARAMS=params,
+        GRADS=params if cell.params else 0,
+        CELLS=cell.num_cells,
+    )
+
+
+class Plan(NamedTuple):
+    """The grid of a launch, numbers of tiles of rows and of units, and its tiles."""
+
     grid: tuple[int, int]
-    tiles: dict[str, Any]
+    tiles: Tiles
 
 
 class Chip(NamedTuple):
@@ -129,9 +183,9 @@ def _plan(
     tiles = layout(product, batch, processors, memory)
     if tiles is None:
         return None
-    columns = -(-size // tiles["UNITS"])
-    grid = min(-(-batch // tiles["ROWS"]), processors // columns), columns
-    return Plan(grid, tiles | factors)
+    columns = -(-size // tiles.UNITS)
+    grid = min(-(-batch // tiles.ROWS), processors // columns), columns
+    return Plan(grid, tiles._replace(**factors))
 
 
 class Product(NamedTuple):
@@ -152,8 +206,8 @@ class Product(NamedTuple):
     backwards: bool
 
 
-def layout(product: Product, batch: int, processors: int, memory: int) -> dict[str, Any] | None:
-    """The tile sizes, or None if no tile fits; for the GPU's limits see :class:`Chip`."""
+def layout(product: Product, batch: int, processors: int, memory: int) -> Tiles | None:
+    """The tiles, without FACTOR and PRECISION, or None if no tile fits; limits as in `Chip`."""
     size, blocks, width, parts, backwards = product
     results, summed = (1, blocks * size) if backwards else (blocks, size)
     units = next((n for n in (16, 32, 64) if -(-size // n) <= processors), None)
@@ -163,27 +217,21 @@ def layout(product: Product, batch: int, processors: int, memory: int) -> dict[s
     rows = next((n for n in HEIGHTS if -(-batch // n) * columns <= processors), HEIGHTS[-1])
     # Blocks per group, with as few groups as possible.
     group = -(-results // -(-results * rows * units // SUMS))
-    tiles = {
-        "ROWS": rows,
-        "UNITS": units,
-        "SPLIT": rows // 4,
-        "GROUP": group,
-        "AHEAD": AHEAD[width],
-    }
+    tiles = Tiles(rows, units, SPLIT=rows // 4, GROUP=group, AHEAD=AHEAD[width])
     # Memory besides the weights: a part of the rows, or all warps' partial sums for a block.
     scratch = max(rows * max(DEPTHS), rows // 4 * rows * units) * 4 + SPARE
     # Few parts, since their loop is unrolled, unless padding would add more than a tenth.
     depth = min(DEPTHS, key=lambda n: -(-summed // n) * n * (1 if n == DEPTHS[0] else 1.1))
     kept = -(-summed // depth) * depth * units * results * width * parts
     if kept + scratch <= memory:
-        return tiles | {"DEPTH": depth, "RESIDENT": True}
+        return tiles._replace(DEPTH=depth, RESIDENT=True)
     depth = DEPTHS[-1]
     ahead = 2 * (rows + units * group) * depth * width  # two parts of both factors
-    return tiles | {"DEPTH": depth, "RESIDENT": False} if ahead + scratch <= memory else None
+    return tiles._replace(DEPTH=depth) if ahead + scratch <= memory else None
 
 
 def factors_of(dtype: torch.dtype) -> dict[str, Any]:
-    """The kernels' arguments FACTOR, the dtype of products' factors, and PRECISION.
+    """FACTOR, the dtype of products' operands, and PRECISION of :class:`Tiles`, by name.
 
     float32 factors are rounded to TF32 if torch may do so in its own products; otherwise each
     factor is split into a sum of two TF32 numbers.

@@ -10,8 +10,10 @@ Triton's interpreter runs one program after another. There, a launch runs one PH
 has no barriers.
 
 Shapes: T steps, B rows, H units (``size``), L layers, S source positions (``span``), R sentences.
-Names that end in 0 are those of the bottom layer; tensors of the upper layers are stacked, so that
-depth is a loop. See :class:`..decoder_loop.Saved`.
+Tensors of the upper layers are stacked, so that depth is a loop. ``weights``, ``saved`` and
+``grads`` are :class:`..decoder_loop.Weights`, ``Saved`` and ``Grads``; ``tiles`` and
+``attention_tiles`` are :class:`..plan.Tiles` and :class:`..decoder_plan.AttentionTiles`; a
+``shape`` is :class:`..plan.CellShape`.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from ....cells.triton_base import tanh
 from .attention import attend, attend_backward
 from .decoder_layers import layer_backward, layer_forward, mixture_scores_grad
 from .decoder_products import accumulate, multiply_back
-from .products import Tiles, to_dot_operand
+from .products import to_dot_operand
 from .sequences import grid_barrier
 from .tiles import load
 
@@ -50,62 +52,42 @@ INTEGERS = ["batch", "span", "steps", "layers", "begin", "end", "first", "last"]
 
 @triton.jit(do_not_specialize=[*INTEGERS, "plane", "hop"])
 def decode_forward(
-    gx,  # (T, B, BLOCKS0*H)
-    w_ih0,  # (BLOCKS0*H, H), rows ``stride`` apart
-    w_hh0,  # (PRODUCTS0*H, H)
-    rows0,  # (PARAMS0, H)
-    attention0,  # (CELLS, H), rows ``stride`` apart, or None
-    routed,  # (T, B, CELLS), or None
-    gates0,  # (T, B, BLOCKS0*H), or None
-    candidate0,  # (T, B, H), or None
-    mixture0,  # (T, B, CELLS), or None
-    w_ih,  # (L-1, BLOCKS*H, H)
-    w_hh,  # (L-1, PRODUCTS*H, H)
-    bias,  # (L-1, BLOCKS*H)
-    rows,  # (L-1, PARAMS, H)
-    attention,  # (L-1, CELLS, H), or None
-    gates,  # (L-1, T, B, BLOCKS*H), or None
-    candidate,  # (L-1, T, B, H), or None
-    mixture,  # (L-1, T, B, CELLS), or None
-    hs,  # (L, T+1, B, H), strided by ``plane`` and ``hop``
-    states,  # (L, T+1, B, H), likewise
+    weights,
+    saved,  # hs and states strided by ``plane`` and ``hop``
+    gx,  # (T, B, BLOCKS*H), pre-activations of the bottom layer
+    routed,  # (T, B, CELLS), its scores, or None
     feed,  # (B, H), or None
-    fed,  # (T, B, H)
-    outs,  # (T, B, H)
-    ups,  # (L-1, T, B, H), or None
     drop_layers,  # (L-1, T, B, H), or None
     drop_out,  # (T, B, H), or None
     keys,  # (R, S, H)
     values,  # (R, S, H)
     padding,  # (R, S), bool, or None
     source,  # (B,), int64, or None
-    alphas,  # (T, B, S)
-    context,  # (B, H)
     w_out,  # (H, H), rows ``out_stride`` apart
     temperature,  # (), or None
-    count,  # (tiles of rows * APART,), int32, zeros
+    context,  # (B, H)
+    count,  # (tiles of rows * COUNTER_STRIDE,), int32, zeros
     batch, span, steps, layers, plane, hop, begin, end, first, last,
-    size: tl.constexpr, stride: tl.constexpr, out_stride: tl.constexpr, LOWER: tl.constexpr,
-    BLOCKS0: tl.constexpr, PRODUCTS0: tl.constexpr, ADDED0: tl.constexpr, PARAMS0: tl.constexpr,
-    BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr, PARAMS: tl.constexpr,
-    CELLS: tl.constexpr, FEED: tl.constexpr, cell0: tl.constexpr, cell: tl.constexpr,
-    ROWS: tl.constexpr, UNITS: tl.constexpr, WAYS: tl.constexpr, DEPTH: tl.constexpr,
-    SPLIT: tl.constexpr, RB: tl.constexpr, SPAN: tl.constexpr, CHUNK: tl.constexpr,
-    FACTOR: tl.constexpr, PRECISION: tl.constexpr, PHASE: tl.constexpr,
+    size: tl.constexpr, stride: tl.constexpr, out_stride: tl.constexpr,
+    bottom_shape: tl.constexpr, upper_shape: tl.constexpr,
+    bottom_cell: tl.constexpr, upper_cell: tl.constexpr,
+    tiles: tl.constexpr, attention_tiles: tl.constexpr, WAYS: tl.constexpr,
+    LOWER: tl.constexpr, PHASE: tl.constexpr,
 ):  # fmt: skip
     """Run steps ``begin`` to ``end`` and the upper layers ``first`` to ``last``.
 
-    w_ih0, attention0 and w_out may be slices of larger matrices. In hs and states, layers are
-    ``plane`` rows apart and steps ``hop`` rows. In the first step the bottom layer reads ``feed``
-    (if None: zeros), later the attention output of the previous step, in ``fed``.
+    The bottom layer's W and attention, whose rows are ``stride`` apart, and w_out may be slices of
+    larger matrices. In hs and states, layers are ``plane`` rows apart and steps ``hop`` rows. In
+    the first step the bottom layer reads ``feed`` (if None: zeros), later the attention output of
+    the previous step, in ``saved.fed``.
     """
-    tiles: tl.constexpr = Tiles(ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION, 1, False)
-    unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)[None, :]
+    hs, states, fed, ups = saved.hs, saved.states, saved.fed, saved.ups
+    unit = tl.program_id(1) * tiles.UNITS + tl.arange(0, tiles.UNITS)[None, :]
     plane, hop = plane.to(tl.int64) * size, hop.to(tl.int64) * size
     rows_of_layer = steps.to(tl.int64) * batch
     passed = 0
-    for tile in range(tl.program_id(0), tl.cdiv(batch, ROWS), tl.num_programs(0)):
-        row = tile * ROWS + tl.arange(0, ROWS)[:, None]
+    for tile in range(tl.program_id(0), tl.cdiv(batch, tiles.ROWS), tl.num_programs(0)):
+        row = tile * tiles.ROWS + tl.arange(0, tiles.ROWS)[:, None]
         inside, mask = row < batch, (row < batch) & (unit < size)
         offset = row * size + unit
         for t in range(begin, end):
@@ -116,12 +98,10 @@ def decode_forward(
                 if feed is None:
                     x, x_rows = fed + (step_row - batch) * size, tl.where(t > 0, batch, 0)
                 layer_forward(
-                    x, x_rows, hs + prev_step, states + prev_step, w_ih0, w_hh0,
-                    gx, None, rows0, gates0, candidate0, None, attention0, routed, mixture0,
-                    temperature, hs + next_step, states + next_step, drop_layers, ups, layers > 1,
-                    tile * ROWS, row, unit, batch, 0, step_row, step_row,
-                    stride, size, BLOCKS0, PRODUCTS0, ADDED0, PARAMS0, CELLS, cell0,
-                    WAYS, tiles, FEED,
+                    weights.bottom, saved.bottom, gx, routed, x, x_rows, hs + prev_step,
+                    states + prev_step, None, temperature, hs + next_step, states + next_step,
+                    drop_layers, ups, layers > 1, tile * tiles.ROWS, row, unit, batch, 0, step_row,
+                    step_row, stride, size, bottom_shape, bottom_cell, WAYS, tiles,
                 )  # fmt: skip
                 passed = barrier_of_rows(count, passed, PHASE)
             for k in range(first, last):
@@ -135,31 +115,29 @@ def decode_forward(
                 if LOWER:
                     lower = states + lower_plane + next_step
                 layer_forward(
-                    x, batch, hs + own_plane + prev_step, states + own_plane + prev_step,
-                    w_ih, w_hh, None, bias, rows, gates, candidate, lower, attention, None, mixture,
-                    temperature, hs + own_plane + next_step, states + own_plane + next_step,
-                    drop_layers, ups,
-                    k + 1 < layers, tile * ROWS, row, unit, batch, j, at, at + rows_of_layer,
-                    size, size, BLOCKS, PRODUCTS, ADDED, PARAMS, CELLS, cell,
-                    WAYS, tiles, True,
+                    weights.upper, saved.upper, None, None, x, batch, hs + own_plane + prev_step,
+                    states + own_plane + prev_step, lower, temperature,
+                    hs + own_plane + next_step, states + own_plane + next_step, drop_layers, ups,
+                    k + 1 < layers, tile * tiles.ROWS, row, unit, batch, j, at, at + rows_of_layer,
+                    size, size, upper_shape, upper_cell, WAYS, tiles,
                 )  # fmt: skip
                 passed = barrier_of_rows(count, passed, PHASE)
             top = hs + (layers - 1) * plane + next_step
             if PHASE == ALL or PHASE == "attend":
                 attend(
-                    top, keys, values, padding, source, alphas + step_row * span, context,
-                    tile * ROWS, batch, span, size, ROWS, RB, SPAN, CHUNK,
+                    top, keys, values, padding, source, saved.alphas + step_row * span, context,
+                    tile * tiles.ROWS, batch, span, size, tiles.ROWS, attention_tiles,
                 )  # fmt: skip
                 passed = barrier_of_rows(count, passed, PHASE)
             if PHASE == ALL or PHASE == "output":
-                total = tl.zeros((ROWS, UNITS), states.dtype.element_ty)
+                total = tl.zeros((tiles.ROWS, tiles.UNITS), states.dtype.element_ty)
                 total = accumulate(
                     total, top + row * size, inside, w_out, unit, size, out_stride, size, tiles
                 )
                 c = tl.load(context + offset, mask=mask, other=0.0, cache_modifier=".cg")
                 out = tanh(total + c).to(fed.dtype.element_ty)
                 if drop_out is not None:
-                    tl.store(outs + step_row * size + offset, out, mask=mask)
+                    tl.store(saved.outs + step_row * size + offset, out, mask=mask)
                     value = out.to(states.dtype.element_ty)
                     out = (value * load(drop_out + step_row * size + offset, mask, states)).to(
                         out.dtype
@@ -170,74 +148,47 @@ def decode_forward(
 
 @triton.jit(do_not_specialize=INTEGERS)
 def decode_backward(
-    w_ih0,  # (BLOCKS0*H, H), rows ``stride`` apart, or None
-    w_hh0,  # (PRODUCTS0*H, H)
-    rows0,  # (PARAMS0, H)
-    attention0,  # (CELLS, H), rows ``stride`` apart, or None
-    gates0,  # (T, B, BLOCKS0*H)
-    candidate0,  # (T, B, H), or None
-    mixture0,  # (T, B, CELLS), or None
-    d_gates0,  # (T, B, BLOCKS0*H), may be gates0
-    d_products0,  # (T, B, PRODUCTS0*H), may be d_gates0
-    d_rows0,  # (tiles of rows, 1, GRADS0, H)
-    d_mixture0,  # (T, PARTS, B, CELLS), or None
-    w_ih,  # (L-1, BLOCKS*H, H)
-    w_hh,  # (L-1, PRODUCTS*H, H)
-    rows,  # (L-1, PARAMS, H)
-    attention,  # (L-1, CELLS, H), or None
-    gates,  # (L-1, T, B, BLOCKS*H)
-    candidate,  # (L-1, T, B, H), or None
-    mixture,  # (L-1, T, B, CELLS), or None
-    d_gates,  # (L-1, T, B, BLOCKS*H), may be gates
-    d_products,  # (L-1, T, B, PRODUCTS*H), may be d_gates
-    d_rows,  # (tiles of rows, L-1, GRADS, H)
-    d_mixture,  # (L-1, T, PARTS, B, CELLS), or None
-    hs,  # (L, T+1, B, H)
-    states,  # (L, T+1, B, H)
-    outs,  # (T, B, H)
+    weights,
+    saved,
+    grads,
     drop_layers,  # (L-1, T, B, H), or None
     drop_out,  # (T, B, H), or None
     keys,  # (B, S, H)
     values,  # (B, S, H)
-    alphas,  # (T, B, S)
     w_out,  # (H, H), rows ``out_stride`` apart
     temperature,  # (), or None
     grad_out,  # (T, B, H), or None
     grad_alphas,  # (T, B, S), or None
-    d_states,  # (L, B, H)
-    d_pre,  # (T, B, H)
-    d_scores,  # (T, B, S)
     d_query,  # (B, H)
     d_up,  # (B, H)
-    count,  # (tiles of rows * APART,), int32, zeros
+    count,  # (tiles of rows * COUNTER_STRIDE,), int32, zeros
     batch, span, steps, layers, begin, end, first, last,
-    size: tl.constexpr, stride: tl.constexpr, out_stride: tl.constexpr, LOWER: tl.constexpr,
-    BLOCKS0: tl.constexpr, PRODUCTS0: tl.constexpr, ADDED0: tl.constexpr, PARAMS0: tl.constexpr,
-    GRADS0: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr,
-    PARAMS: tl.constexpr, GRADS: tl.constexpr, CELLS: tl.constexpr, PARTS: tl.constexpr,
-    cell0: tl.constexpr, cell: tl.constexpr,
-    ROWS: tl.constexpr, UNITS: tl.constexpr, WAYS: tl.constexpr, DEPTH: tl.constexpr,
-    SPLIT: tl.constexpr, RB: tl.constexpr, SPAN: tl.constexpr, CHUNK: tl.constexpr,
-    FACTOR: tl.constexpr, PRECISION: tl.constexpr, PHASE: tl.constexpr,
+    size: tl.constexpr, stride: tl.constexpr, out_stride: tl.constexpr,
+    bottom_shape: tl.constexpr, upper_shape: tl.constexpr,
+    bottom_cell: tl.constexpr, upper_cell: tl.constexpr,
+    tiles: tl.constexpr, attention_tiles: tl.constexpr, WAYS: tl.constexpr,
+    LOWER: tl.constexpr, PARTS: tl.constexpr, PHASE: tl.constexpr,
 ):  # fmt: skip
     """Run steps ``end`` back to ``begin``, and the upper layers ``last`` back to ``first``.
 
-    d_states is the gradient of the states after the last step, and becomes that of the initial
-    states. d_pre is the gradient of the output before its tanh. d_query and d_up are buffers for
-    one step: the gradient of the attention's query, and that of a layer's h from the layer above.
-    d_mixture has a partial gradient of a mixture's weights per tile of units.
+    ``grads.states`` is the gradient of the states after the last step, and becomes that of the
+    initial states. d_query and d_up are buffers for one step: the gradient of the attention's
+    query, and that of a layer's h from the layer above. PARTS is the number of tiles of units.
     """
-    tiles: tl.constexpr = Tiles(ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION, 1, False)
-    column = tl.program_id(1) * UNITS
-    unit = column + tl.arange(0, UNITS)[None, :]
+    CELLS: tl.constexpr = bottom_shape.CELLS
+    width0: tl.constexpr = bottom_shape.BLOCKS * size
+    width: tl.constexpr = upper_shape.BLOCKS * size
+    states, d_states, d_pre = saved.states, grads.states, grads.pre
+    column = tl.program_id(1) * tiles.UNITS
+    unit = column + tl.arange(0, tiles.UNITS)[None, :]
     rows_of_layer = steps.to(tl.int64) * batch
     plane = (rows_of_layer + batch) * size
     passed = 0
-    for tile in range(tl.program_id(0), tl.cdiv(batch, ROWS), tl.num_programs(0)):
-        row = tile * ROWS + tl.arange(0, ROWS)[:, None]
+    for tile in range(tl.program_id(0), tl.cdiv(batch, tiles.ROWS), tl.num_programs(0)):
+        row = tile * tiles.ROWS + tl.arange(0, tiles.ROWS)[:, None]
         inside, mask = row < batch, (row < batch) & (unit < size)
         offset = row * size + unit
-        zero = tl.zeros((ROWS, UNITS), states.dtype.element_ty)
+        zero = tl.zeros((tiles.ROWS, tiles.UNITS), states.dtype.element_ty)
         for back in range(end - begin):
             t = end - 1 - back
             step_row = t.to(tl.int64) * batch
@@ -246,41 +197,40 @@ def decode_backward(
             has_next = inside & (is_last == 0)
             if PHASE == ALL or PHASE == "feed":
                 d = zero
-                if w_ih0 is not None:
+                if weights.bottom.w_ih is not None:
                     d = multiply_back(
-                        d_gates0 + (step_row + batch) * (BLOCKS0 * size), tile * ROWS,
-                        tl.where(is_last == 0, batch, 0), w_ih0, column, BLOCKS0 * size, stride,
-                        size, BLOCKS0 * size, tiles, d.dtype,
+                        grads.bottom.gates + (step_row + batch) * width0, tile * tiles.ROWS,
+                        tl.where(is_last == 0, batch, 0), weights.bottom.w_ih, column, width0,
+                        stride, size, width0, tiles, d.dtype,
                     )  # fmt: skip
                     if CELLS > 0 and temperature is not None:
                         d += through_mixture(
-                            d_mixture0 + (step_row + batch) * (PARTS * CELLS),
-                            mixture0 + (step_row + batch) * CELLS, attention0, temperature,
-                            row, has_next, unit, batch, zero, states, stride, size,
-                            CELLS, WAYS, PARTS, tiles,
+                            grads.bottom.mixture + (step_row + batch) * (PARTS * CELLS),
+                            saved.bottom.mixture + (step_row + batch) * CELLS,
+                            weights.bottom.attention, temperature, row, has_next, unit, batch,
+                            zero, states, stride, size, CELLS, WAYS, PARTS, tiles,
                         )  # fmt: skip
                 if grad_out is not None:
                     d += load(grad_out + step_row * size + offset, mask, states)
                 if drop_out is not None:
                     d *= load(drop_out + step_row * size + offset, mask, states)
-                out = load(outs + step_row * size + offset, mask, states)
+                out = load(saved.outs + step_row * size + offset, mask, states)
                 d = (d * (1.0 - out * out)).to(d_pre.dtype.element_ty)
                 tl.store(d_pre + step_row * size + offset, d, mask=mask)
                 passed = barrier_of_rows(count, passed, PHASE)
             if PHASE == ALL or PHASE == "attend":
                 attend_backward(
-                    d_pre + step_row * size, keys, values, alphas, grad_alphas, d_scores,
+                    d_pre + step_row * size, keys, values, saved.alphas, grad_alphas, grads.scores,
                     step_row * span, d_query,
-                    tile * ROWS, batch, span, size, ROWS, RB, SPAN, CHUNK,
+                    tile * tiles.ROWS, batch, span, size, tiles.ROWS, attention_tiles,
                 )  # fmt: skip
                 passed = barrier_of_rows(count, passed, PHASE)
             d_h = zero
             if PHASE == ALL or PHASE == "top":
                 d_h = tl.load(d_query + offset, mask=mask, other=0.0, cache_modifier=".cg")
                 d_h += multiply_back(
-                    d_pre + step_row * size, tile * ROWS, batch, w_out, column, size, out_stride,
-                    size,
-                    size, tiles, d_h.dtype,
+                    d_pre + step_row * size, tile * tiles.ROWS, batch, w_out, column, size,
+                    out_stride, size, size, tiles, d_h.dtype,
                 )  # fmt: skip
                 if PHASE != ALL:
                     tl.store(d_up + offset, d_h, mask=mask)
@@ -295,27 +245,23 @@ def decode_backward(
                     if PHASE != ALL:
                         d_h = load(d_up + offset, mask, states)
                     layer_backward(
-                        d_h, gates, d_gates, d_products, w_hh + j * (PRODUCTS * size * size),
-                        rows + j * (PARAMS * size),
-                        d_rows + (tl.program_id(0) * (layers - 1) + j) * (PARAMS * size),
-                        candidate, lower, d_lower, mixture, d_mixture,
+                        d_h, weights.upper, saved.upper, grads.upper, lower, d_lower,
                         states + own_plane + step_row * size, states + own_plane + next_state,
-                        d_states + (j + 1) * batch * size, tile * ROWS, row, unit, batch, is_last,
-                        at, PARTS,
-                        size, BLOCKS, PRODUCTS, ADDED, PARAMS, GRADS, CELLS, cell,
-                        tiles,
+                        d_states + (j + 1) * batch * size, tile * tiles.ROWS, row, unit, batch,
+                        is_last, j, layers - 1, at, PARTS, size, upper_shape, upper_cell, tiles,
                     )  # fmt: skip
                     passed = barrier_of_rows(count, passed, PHASE)
                 if PHASE == ALL or PHASE == "between":
                     d_h = multiply_back(
-                        d_gates + at * (BLOCKS * size), tile * ROWS, batch,
-                        w_ih + j * (BLOCKS * size * size), column, BLOCKS * size, size, size,
-                        BLOCKS * size, tiles, d_h.dtype,
+                        grads.upper.gates + at * width, tile * tiles.ROWS, batch,
+                        weights.upper.w_ih + j * (width * size), column, width, size, size, width,
+                        tiles, d_h.dtype,
                     )  # fmt: skip
                     if CELLS > 0 and temperature is not None:
                         d_h += through_mixture(
-                            d_mixture + at * (PARTS * CELLS), mixture + at * CELLS,
-                            attention + j * (CELLS * size), temperature,
+                            grads.upper.mixture + at * (PARTS * CELLS),
+                            saved.upper.mixture + at * CELLS,
+                            weights.upper.attention + j * (CELLS * size), temperature,
                             row, inside, unit, batch, zero, states, size, size,
                             CELLS, WAYS, PARTS, tiles,
                         )  # fmt: skip
@@ -327,12 +273,10 @@ def decode_backward(
                 if PHASE != ALL:
                     d_h = load(d_up + offset, mask, states)
                 layer_backward(
-                    d_h, gates0, d_gates0, d_products0, w_hh0, rows0,
-                    d_rows0 + tl.program_id(0) * (PARAMS0 * size), candidate0, None, None,
-                    mixture0, d_mixture0, states + step_row * size, states + next_state, d_states,
-                    tile * ROWS, row, unit, batch, is_last, step_row, PARTS,
-                    size, BLOCKS0, PRODUCTS0, ADDED0, PARAMS0, GRADS0, CELLS, cell0,
-                    tiles,
+                    d_h, weights.bottom, saved.bottom, grads.bottom, None, None,
+                    states + step_row * size, states + next_state, d_states, tile * tiles.ROWS,
+                    row, unit, batch, is_last, 0, 1, step_row, PARTS, size, bottom_shape,
+                    bottom_cell, tiles,
                 )  # fmt: skip
                 passed = barrier_of_rows(count, passed, PHASE)
 

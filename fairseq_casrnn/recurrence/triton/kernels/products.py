@@ -6,39 +6,13 @@ loaded as matrices whose row order makes Triton store them in shared memory part
 eight rows of a part would be in the same bank.
 
 A float32 operand is either rounded to TF32, or split into a sum of two TF32 numbers, which takes
-three products.
+three products. ``tiles`` is :class:`..plan.Tiles`.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import triton
 import triton.language as tl
-
-
-class Tiles(NamedTuple):
-    """How a kernel divides its work, as compile-time constants; see :mod:`..plan`.
-
-    Attributes:
-        ROWS: rows of the batch in a program's tile.
-        UNITS: hidden units in a program's tile.
-        DEPTH: columns that are loaded and multiplied at a time.
-        SPLIT: parts into which the sum of a product is divided, one per warp.
-        FACTOR: dtype of a product's operands.
-        PRECISION: ``input_precision`` of tl.dot, or "tf32x3", see :func:`to_dot_operands`.
-        AHEAD: number of groups of DEPTH columns that are prefetched, if RESIDENT.
-        RESIDENT: whether weights stay in shared memory.
-    """
-
-    ROWS: tl.constexpr
-    UNITS: tl.constexpr
-    DEPTH: tl.constexpr
-    SPLIT: tl.constexpr
-    FACTOR: tl.constexpr
-    PRECISION: tl.constexpr
-    AHEAD: tl.constexpr
-    RESIDENT: tl.constexpr
 
 
 @triton.jit

@@ -21,7 +21,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .products import Tiles, keep_weights, multiply
+from .products import keep_weights, multiply
 from .tiles import (
     backward_tile,
     forward_tile,
@@ -87,25 +87,21 @@ def forward_sequence(
     given,  # bits of plan.GIVEN
     count,  # (tiles of rows,), int32, zeros
     begin, end, batch, steps,
-    size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr,
-    PARAMS: tl.constexpr, CELLS: tl.constexpr, KEEP: tl.constexpr, cell: tl.constexpr,
-    ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, AHEAD: tl.constexpr,
-    SPLIT: tl.constexpr, GROUP: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr,
-    RESIDENT: tl.constexpr, BARRIER: tl.constexpr,
+    size: tl.constexpr, shape: tl.constexpr, cell: tl.constexpr, tiles: tl.constexpr,
+    KEEP: tl.constexpr, BARRIER: tl.constexpr,
 ):  # fmt: skip
     """Run steps ``begin`` to ``end``; see :func:`.tiles.forward_tile`.
 
     weight is U. If ``begin`` is 0, the initial state is copied from h0 and c0 to hs and states.
     """
-    tiles: tl.constexpr = Tiles(
-        ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION, AHEAD, RESIDENT
-    )  # fmt: skip
-    start = tl.program_id(1) * UNITS
-    unit = start + tl.arange(0, UNITS)[None, :]
-    p = load_blocks(rows + unit, size, PARAMS, unit < size, gates)
+    PRODUCTS: tl.constexpr = shape.PRODUCTS
+    GROUP: tl.constexpr = tiles.GROUP
+    start = tl.program_id(1) * tiles.UNITS
+    unit = start + tl.arange(0, tiles.UNITS)[None, :]
+    p = load_blocks(rows + unit, size, shape.PARAMS, unit < size, gates)
     kept = keep_weights(weight, start, size, PRODUCTS, size, size, 1, tiles)
-    for index in range(tl.program_id(0), tl.cdiv(batch, ROWS), tl.num_programs(0)):
-        row, inside, mask = tile(index, batch, unit, size, ROWS)
+    for index in range(tl.program_id(0), tl.cdiv(batch, tiles.ROWS), tl.num_programs(0)):
+        row, inside, mask = tile(index, batch, unit, size, tiles.ROWS)
         first = begin.to(tl.int64) * batch + row
         final = load_last(last, given, steps, row, inside)
         offset = row * size + unit
@@ -119,9 +115,7 @@ def forward_sequence(
             arrive(count + index)
         else:
             state += load(states + first * size + unit, mask & (begin > 0), gates)
-        sums, others = load_inputs(
-            gates, bias, side, first, unit, inside, mask, size, BLOCKS, CELLS
-        )
+        sums, others = load_inputs(gates, bias, side, first, unit, inside, mask, size, shape)
         if BARRIER:
             wait(count + index, tl.num_programs(1))
         for t in range(begin, end):
@@ -130,23 +124,20 @@ def forward_sequence(
             products = ()
             for k in tl.static_range(0, PRODUCTS, GROUP):
                 products = products + multiply(
-                    h_prev, index * ROWS, batch, weight, start, kept, size, k,
+                    h_prev, index * tiles.ROWS, batch, weight, start, kept, size, k,
                     min(GROUP, PRODUCTS - k), PRODUCTS, size, size, size, 1, tiles, state.dtype,
                 )  # fmt: skip
-            a, u_h, state, h = forward_tile(
-                sums, others, products, state, p, BLOCKS, ADDED, candidate is not None, CELLS, cell
-            )
+            a, u_h, state, h = forward_tile(sums, others, products, state, p, shape, cell)
             tl.store(hs + (at + batch) * size + unit, h.to(hs.dtype.element_ty), mask=mask)
             if BARRIER:
                 arrive(count + index)
             store_saved(
-                gates, candidate, states, a, u_h, state, at, batch, unit, mask, size, BLOCKS, KEEP
+                gates, candidate, states, a, u_h, state, at, batch, unit, mask, size, shape, KEEP
             )
             store_last(h_n, c_n, h, state, t, final, row, unit, mask, size)
             more = t + 1 < end
             sums, others = load_inputs(
-                gates, bias, side, at + batch, unit, inside & more, mask & more, size,
-                BLOCKS, CELLS,
+                gates, bias, side, at + batch, unit, inside & more, mask & more, size, shape,
             )  # fmt: skip
             if BARRIER:
                 wait(count + index, (t + 2 - begin) * tl.num_programs(1))
@@ -173,11 +164,8 @@ def backward_sequence(
     d_state,  # (B, H)
     count,  # (tiles of rows,), int32, zeros
     begin, end, batch, steps,
-    size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr,
-    PARAMS: tl.constexpr, GRADS: tl.constexpr, CELLS: tl.constexpr, cell: tl.constexpr,
-    ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, AHEAD: tl.constexpr,
-    SPLIT: tl.constexpr, GROUP: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr,
-    RESIDENT: tl.constexpr, BARRIER: tl.constexpr,
+    size: tl.constexpr, shape: tl.constexpr, cell: tl.constexpr, tiles: tl.constexpr,
+    BARRIER: tl.constexpr,
 ):  # fmt: skip
     """Run steps ``end`` back to ``begin``; see :func:`.tiles.backward_tile`.
 
@@ -185,26 +173,21 @@ def backward_sequence(
     steps after ``end``. The caller computes the gradient of h0 from d_products, which for a cell
     without candidate are the first blocks of d_gates.
     """
-    tiles: tl.constexpr = Tiles(
-        ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION, AHEAD, RESIDENT
-    )  # fmt: skip
-    start = tl.program_id(1) * UNITS
-    unit = start + tl.arange(0, UNITS)[None, :]
-    p = load_blocks(rows + unit, size, PARAMS, unit < size, gates)
-    width: tl.constexpr = PRODUCTS * size
-    stride: tl.constexpr = BLOCKS * size if candidate is None else width
+    start = tl.program_id(1) * tiles.UNITS
+    unit = start + tl.arange(0, tiles.UNITS)[None, :]
+    p = load_blocks(rows + unit, size, shape.PARAMS, unit < size, gates)
+    width: tl.constexpr = shape.PRODUCTS * size
+    stride: tl.constexpr = shape.BLOCKS * size if candidate is None else width
     kept = keep_weights(weight, start, size, 1, width, 1, size, tiles)
-    for index in range(tl.program_id(0), tl.cdiv(batch, ROWS), tl.num_programs(0)):
-        row, inside, mask = tile(index, batch, unit, size, ROWS)
+    for index in range(tl.program_id(0), tl.cdiv(batch, tiles.ROWS), tl.num_programs(0)):
+        row, inside, mask = tile(index, batch, unit, size, tiles.ROWS)
         offset = row * size + unit
         final = load_last(last, given, steps, row, inside)
         top = (end - 1).to(tl.int64) * batch + row
         d_new = load(d_state + offset, mask & (end < steps), gates)
         new = load(states + (top + batch) * size + unit, mask, gates)
-        d_p = zeros(new, GRADS)
-        saved = load_saved(
-            gates, states, candidate, side, top, unit, inside, mask, size, BLOCKS, CELLS
-        )
+        d_p = zeros(new, shape.GRADS)
+        saved = load_saved(gates, states, candidate, side, top, unit, inside, mask, size, shape)
         grads = load_gradients(
             gates, grad_h, grad_c, grad_hn, grad_cn, given, end - 1, final, top, row, unit,
             mask, size,
@@ -213,13 +196,13 @@ def backward_sequence(
             at = top - back * batch
             after = end - back
             products = multiply(
-                d_products + after.to(tl.int64) * batch * stride, index * ROWS,
+                d_products + after.to(tl.int64) * batch * stride, index * tiles.ROWS,
                 tl.where(after < steps, batch, 0), weight, start, kept, size, 0, 1, 1, width,
                 stride, 1, size, tiles, new.dtype,
             )  # fmt: skip
             d_h, prev = products[0] + grads[0], saved[1]
             d_a, d_candidate, d_others, d_new, d_p = backward_tile(
-                saved, new, d_h, d_new + grads[1], p, d_p, GRADS, CELLS, cell
+                saved, new, d_h, d_new + grads[1], p, d_p, shape, cell
             )
             new = prev
             store_products(
@@ -232,19 +215,18 @@ def backward_sequence(
                 unit,
                 mask,
                 size,
-                BLOCKS,
-                PRODUCTS,
+                shape,
             )
             if BARRIER:
                 arrive(count + index)
             store_rest(
                 d_gates, candidate, d_side, d_a, d_others, at, batch, steps, unit, inside, mask,
-                size, BLOCKS, CELLS,
+                size, shape,
             )  # fmt: skip
             more = back + 1 < end - begin
             saved = load_saved(
                 gates, states, candidate, side, at - batch, unit, inside & more, mask & more, size,
-                BLOCKS, CELLS,
+                shape,
             )  # fmt: skip
             grads = load_gradients(
                 gates, grad_h, grad_c, grad_hn, grad_cn, given, end - 2 - back, final,
@@ -253,4 +235,4 @@ def backward_sequence(
             if BARRIER:
                 wait(count + index, (back + 1) * tl.num_programs(1))
         tl.store(d_state + offset, d_new, mask=mask)
-        store_sums(d_rows, d_p, index, unit, size, GRADS)
+        store_sums(d_rows, d_p, index, unit, size, shape)

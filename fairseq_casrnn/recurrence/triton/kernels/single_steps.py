@@ -53,25 +53,24 @@ def forward_step(
     last,  # (B,), int64
     given,  # bits of plan.GIVEN
     t, batch, steps,
-    size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr,
-    PARAMS: tl.constexpr, CELLS: tl.constexpr, KEEP: tl.constexpr, cell: tl.constexpr,
-    ROWS: tl.constexpr, UNITS: tl.constexpr,
+    size: tl.constexpr, shape: tl.constexpr, cell: tl.constexpr, tiles: tl.constexpr,
+    KEEP: tl.constexpr,
 ):  # fmt: skip
     """Step t; see :func:`.tiles.forward_tile`."""
-    unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)[None, :]
-    row, inside, mask = tile(tl.program_id(0), batch, unit, size, ROWS)
+    unit = tl.program_id(1) * tiles.UNITS + tl.arange(0, tiles.UNITS)[None, :]
+    row, inside, mask = tile(tl.program_id(0), batch, unit, size, tiles.ROWS)
     at = t.to(tl.int64) * batch + row
-    p = load_blocks(rows + unit, size, PARAMS, unit < size, gates)
-    u_h = load_blocks(products + row * (PRODUCTS * size) + unit, size, PRODUCTS, mask, gates)
-    prev = load(states + at * size + unit, mask, gates)
-    sums, others = load_inputs(gates, bias, side, at, unit, inside, mask, size, BLOCKS, CELLS)
-    a, u_h, state, h = forward_tile(
-        sums, others, u_h, prev, p, BLOCKS, ADDED, candidate is not None, CELLS, cell
+    p = load_blocks(rows + unit, size, shape.PARAMS, unit < size, gates)
+    u_h = load_blocks(
+        products + row * (shape.PRODUCTS * size) + unit, size, shape.PRODUCTS, mask, gates
     )
+    prev = load(states + at * size + unit, mask, gates)
+    sums, others = load_inputs(gates, bias, side, at, unit, inside, mask, size, shape)
+    a, u_h, state, h = forward_tile(sums, others, u_h, prev, p, shape, cell)
     tl.store(hs + (at + batch) * size + unit, h.to(hs.dtype.element_ty), mask=mask)
     final = load_last(last, given, steps, row, inside)
     store_last(h_n, c_n, h, state, t, final, row, unit, mask, size)
-    store_saved(gates, candidate, states, a, u_h, state, at, batch, unit, mask, size, BLOCKS, KEEP)
+    store_saved(gates, candidate, states, a, u_h, state, at, batch, unit, mask, size, shape, KEEP)
 
 
 @triton.jit(do_not_specialize=["t", "batch", "steps", "given"])
@@ -94,9 +93,7 @@ def backward_step(
     dh,  # (B, H)
     d_state,  # (B, H)
     t, batch, steps,
-    size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr,
-    PARAMS: tl.constexpr, GRADS: tl.constexpr, CELLS: tl.constexpr, cell: tl.constexpr,
-    ROWS: tl.constexpr, UNITS: tl.constexpr,
+    size: tl.constexpr, shape: tl.constexpr, cell: tl.constexpr, tiles: tl.constexpr,
 ):  # fmt: skip
     """The backward of step t; see :func:`.tiles.backward_tile`.
 
@@ -104,12 +101,12 @@ def backward_step(
     this step. d_state becomes the gradient of the state before it. In the last step, neither is
     read.
     """
-    unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)[None, :]
-    row, inside, mask = tile(tl.program_id(0), batch, unit, size, ROWS)
+    unit = tl.program_id(1) * tiles.UNITS + tl.arange(0, tiles.UNITS)[None, :]
+    row, inside, mask = tile(tl.program_id(0), batch, unit, size, tiles.ROWS)
     at = t.to(tl.int64) * batch + row
     offset = row * size + unit
-    p = load_blocks(rows + unit, size, PARAMS, unit < size, gates)
-    saved = load_saved(gates, states, candidate, side, at, unit, inside, mask, size, BLOCKS, CELLS)
+    p = load_blocks(rows + unit, size, shape.PARAMS, unit < size, gates)
+    saved = load_saved(gates, states, candidate, side, at, unit, inside, mask, size, shape)
     new = load(states + (at + batch) * size + unit, mask, gates)
     grads = load_gradients(
         gates, grad_h, grad_c, grad_hn, grad_cn, given, t,
@@ -118,14 +115,12 @@ def backward_step(
     later = mask & (t + 1 < steps)
     d_h, d_new = load(dh + offset, later, gates), load(d_state + offset, later, gates)
     d_a, d_candidate, d_others, d_prev, d_p = backward_tile(
-        saved, new, d_h + grads[0], d_new + grads[1], p, zeros(new, GRADS), GRADS, CELLS, cell
+        saved, new, d_h + grads[0], d_new + grads[1], p, zeros(new, shape.GRADS), shape, cell
     )
-    store_products(
-        d_gates, candidate, d_products, d_a, d_candidate, at, unit, mask, size, BLOCKS, PRODUCTS
-    )
+    store_products(d_gates, candidate, d_products, d_a, d_candidate, at, unit, mask, size, shape)
     store_rest(
         d_gates, candidate, d_side, d_a, d_others, at, batch, steps, unit, inside, mask, size,
-        BLOCKS, CELLS,
+        shape,
     )  # fmt: skip
     tl.store(d_state + offset, d_prev, mask=mask)
-    store_sums(d_rows, d_p, tl.program_id(0), unit, size, GRADS)
+    store_sums(d_rows, d_p, tl.program_id(0), unit, size, shape)

@@ -66,12 +66,12 @@ def tile(index, batch, unit, size: tl.constexpr, ROWS: tl.constexpr):
 
 @triton.jit
 def load_side(
-    gates, side, at, unit, inside, mask, size: tl.constexpr, CELLS: tl.constexpr
+    gates, side, at, unit, inside, mask, size: tl.constexpr, shape: tl.constexpr
 ):  # fmt: skip
     """The step's part of ``side`` as a tuple: a tile of c of the layer below (0 if the cell does
     not read it), or the weights ``(ROWS, 1)`` of CELLS cells."""
-    if CELLS > 0:
-        others = load_blocks(side + at * CELLS, 1, CELLS, inside, gates)
+    if shape.CELLS > 0:
+        others = load_blocks(side + at * shape.CELLS, 1, shape.CELLS, inside, gates)
     elif side is not None:
         others = (load(side + at * size + unit, mask, gates),)
     else:
@@ -81,32 +81,31 @@ def load_side(
 
 @triton.jit
 def load_inputs(
-    gates, bias, side, at, unit, inside, mask, size: tl.constexpr, BLOCKS: tl.constexpr,
-    CELLS: tl.constexpr,
+    gates, bias, side, at, unit, inside, mask, size: tl.constexpr, shape: tl.constexpr
 ):  # fmt: skip
     """W x + b of the gates, block by block, and the result of :func:`load_side`."""
     sums = ()
-    for k in tl.static_range(BLOCKS):
-        a = load(gates + at * (BLOCKS * size) + k * size + unit, mask, gates)
+    for k in tl.static_range(shape.BLOCKS):
+        a = load(gates + at * (shape.BLOCKS * size) + k * size + unit, mask, gates)
         if bias is not None:  # gates do not include it
             a += load(bias + k * size + unit, unit < size, gates)
         sums = sums + (a,)
-    return sums, load_side(gates, side, at, unit, inside, mask, size, CELLS)
+    return sums, load_side(gates, side, at, unit, inside, mask, size, shape)
 
 
 @triton.jit
 def load_saved(
     gates, states, candidate, side, at, unit, inside, mask, size: tl.constexpr,
-    BLOCKS: tl.constexpr, CELLS: tl.constexpr,
+    shape: tl.constexpr,
 ):  # fmt: skip
     """What the forward saved of a step: activated gates, the previous state, the result of
     :func:`load_side`, and candidate (0 if there is none)."""
-    a = load_blocks(gates + at * (BLOCKS * size) + unit, size, BLOCKS, mask, gates)
+    a = load_blocks(gates + at * (shape.BLOCKS * size) + unit, size, shape.BLOCKS, mask, gates)
     prev = load(states + at * size + unit, mask, gates)
     u_h = tl.zeros_like(prev)
     if candidate is not None:
         u_h = load(candidate + at * size + unit, mask, gates)
-    return a, prev, load_side(gates, side, at, unit, inside, mask, size, CELLS), u_h
+    return a, prev, load_side(gates, side, at, unit, inside, mask, size, shape), u_h
 
 
 @triton.jit
@@ -132,10 +131,10 @@ def load_gradients(
 
 
 @triton.jit
-def store_sums(d_rows, d_p, index, unit, size: tl.constexpr, GRADS: tl.constexpr):
+def store_sums(d_rows, d_p, index, unit, size: tl.constexpr, shape: tl.constexpr):
     """Add the tiles ``d_p``, summed over rows, to ``d_rows[index]`` (GRADS, H)."""
-    for k in tl.static_range(GRADS):
-        at = d_rows + (index * GRADS + k) * size + unit
+    for k in tl.static_range(shape.GRADS):
+        at = d_rows + (index * shape.GRADS + k) * size + unit
         total = load(at, unit < size, d_rows) + tl.sum(d_p[k], axis=0)[None, :]
         tl.store(at, total, mask=unit < size)
 
@@ -147,20 +146,17 @@ def cell_gates(tiles, s: tl.constexpr):
 
 
 @triton.jit
-def forward_tile(
-    sums, others, products, prev, p,
-    BLOCKS: tl.constexpr, ADDED: tl.constexpr, CANDIDATE: tl.constexpr, CELLS: tl.constexpr,
-    cell: tl.constexpr,
-):  # fmt: skip
+def forward_tile(sums, others, products, prev, p, shape: tl.constexpr, cell: tl.constexpr):
     """The cell's step; ``sums`` and ``others`` are the results of :func:`load_inputs`.
 
     Returns:
         The activated gates, candidate as the backward reads it, the new state, and h.
     """
+    CELLS: tl.constexpr = shape.CELLS
     a = ()
-    for k in tl.static_range(BLOCKS):
+    for k in tl.static_range(shape.BLOCKS):
         total = sums[k]
-        if k < ADDED:
+        if k < shape.ADDED:
             total += products[k]
         a = a + (total,)
     u_h = tl.zeros_like(prev)
@@ -174,8 +170,8 @@ def forward_tile(
             state += others[s] * c_s
             gates = gates + gates_s
     else:
-        if CANDIDATE:
-            u_h = products[ADDED]
+        if shape.ADDED < shape.PRODUCTS:
+            u_h = products[shape.ADDED]
         gates, state, h, u_h = cell(a, prev, others[0], u_h, p)
     return gates, u_h, state, h
 
@@ -192,20 +188,20 @@ def store_last(h_n, c_n, h, state, t, last, row, unit, mask, size: tl.constexpr)
 @triton.jit
 def store_saved(
     gates, candidate, states, a, u_h, state, at, batch, unit, mask, size: tl.constexpr,
-    BLOCKS: tl.constexpr, KEEP: tl.constexpr,
+    shape: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip
     """Writes the new state and, if KEEP, the activated gates (over their inputs) and candidate."""
     offset = at * size + unit
     tl.store(states + offset + batch * size, state, mask=mask)
     if KEEP:
-        store_blocks(gates + at * (BLOCKS * size) + unit, size, BLOCKS, mask, a)
+        store_blocks(gates + at * (shape.BLOCKS * size) + unit, size, shape.BLOCKS, mask, a)
         if candidate is not None:
             tl.store(candidate + offset, u_h, mask=mask)
 
 
 @triton.jit
 def backward_tile(
-    saved, new, d_h, d_new, p, d_p, GRADS: tl.constexpr, CELLS: tl.constexpr, cell: tl.constexpr
+    saved, new, d_h, d_new, p, d_p, shape: tl.constexpr, cell: tl.constexpr
 ):  # fmt: skip
     """The backward of a step.
 
@@ -216,6 +212,7 @@ def backward_tile(
         The gradients of the pre-activations, of candidate, of the result of :func:`load_side` and
         of the previous state; and ``d_p``, to which the gradients of GRADS parameters are added.
     """
+    CELLS: tl.constexpr = shape.CELLS
     a, prev, others, u_h = saved
     if CELLS > 0:
         d_gates, d_others = (), ()
@@ -236,7 +233,7 @@ def backward_tile(
         )
         d_others = (d_lower,)
         sums = ()
-        for k in tl.static_range(GRADS):
+        for k in tl.static_range(shape.GRADS):
             sums = sums + (d_p[k] + d_p_step[k],)
         d_p = sums
     return d_gates, d_candidate, d_others, d_prev, d_p
@@ -245,33 +242,33 @@ def backward_tile(
 @triton.jit
 def store_products(
     d_gates, candidate, d_products, d_a, d_candidate, at, unit, mask, size: tl.constexpr,
-    BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr,
+    shape: tl.constexpr,
 ):  # fmt: skip
     """Writes the gradient of U h, which the previous step multiplies by U: to d_gates, or for a
     cell with candidate to d_products ``(T, B, PRODUCTS*H)``."""
     if candidate is None:
-        store_blocks(d_gates + at * (BLOCKS * size) + unit, size, BLOCKS, mask, d_a)
+        store_blocks(d_gates + at * (shape.BLOCKS * size) + unit, size, shape.BLOCKS, mask, d_a)
     else:
-        pointer = d_products + at * (PRODUCTS * size) + unit
-        store_blocks(pointer, size, PRODUCTS - 1, mask, d_a)
+        pointer = d_products + at * (shape.PRODUCTS * size) + unit
+        store_blocks(pointer, size, shape.PRODUCTS - 1, mask, d_a)
         last = d_candidate.to(d_products.dtype.element_ty)
-        tl.store(pointer + (PRODUCTS - 1) * size, last, mask=mask)
+        tl.store(pointer + (shape.PRODUCTS - 1) * size, last, mask=mask)
 
 
 @triton.jit
 def store_rest(
     d_gates, candidate, d_side, d_a, d_others, at, batch, steps, unit, inside, mask,
-    size: tl.constexpr, BLOCKS: tl.constexpr, CELLS: tl.constexpr,
+    size: tl.constexpr, shape: tl.constexpr,
 ):  # fmt: skip
     """Writes the gradients that no other program reads.
 
     For CELLS cells, d_side is ``(tiles of units, T, B, CELLS)``, to be summed over tiles.
     """
     if candidate is not None:
-        store_blocks(d_gates + at * (BLOCKS * size) + unit, size, BLOCKS, mask, d_a)
-    if CELLS > 0:
-        d_alphas = d_side + (tl.program_id(1).to(tl.int64) * steps * batch + at) * CELLS
-        store_blocks(d_alphas, 1, CELLS, inside, d_others)
+        store_blocks(d_gates + at * (shape.BLOCKS * size) + unit, size, shape.BLOCKS, mask, d_a)
+    if shape.CELLS > 0:
+        d_alphas = d_side + (tl.program_id(1).to(tl.int64) * steps * batch + at) * shape.CELLS
+        store_blocks(d_alphas, 1, shape.CELLS, inside, d_others)
     elif d_side is not None:
         d_lower = d_others[0].to(d_side.dtype.element_ty)
         tl.store(d_side + at * size + unit, d_lower, mask=mask)
