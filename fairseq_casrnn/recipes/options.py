@@ -201,12 +201,25 @@ def check_prepared(options: StepOptions) -> None:
 
 
 def each_part(recipe: Recipe, options: StepOptions) -> Iterator[tuple[Recipe, StepOptions]]:
-    """The recipe and the options for each chosen part; unchanged if the recipe has no parts."""
-    if not recipe.parts.option:
+    """The recipe and the options for each chosen part; unchanged if the recipe has no parts.
+
+    Parts without values are the folders that the reader has made.
+
+    Raises:
+        UserError: it has made none.
+    """
+    parts = recipe.parts
+    if not parts.option:
         yield recipe, options
         return
-    for value in options.parts or recipe.parts.values:
-        part = load(recipe.path, **{recipe.parts.variable: value})
-        data, out = (f"{folder}/{part.parts.folder}" for folder in (options.data, options.out))
-        how = f"prepare.sh --{recipe.parts.option} {value} --out {options.data}"
+    made = sorted(path.parent.name for path in Path(options.data).glob("*/data-bin"))
+    values = options.parts or parts.values or made
+    if not values and not options.dry_run:
+        how = f"prepare.sh --out {options.data}"
+        raise UserError(f"{options.data} holds no prepared data; run {how} first")
+    for value in values:
+        part = load(recipe.path, **{parts.variable: value}) if parts.values else recipe
+        name = part.parts.folder if parts.values else value
+        data, out = (f"{folder}/{name}" for folder in (options.data, options.out))
+        how = f"prepare.sh --{parts.option} {value} --out {options.data}"
         yield part, dataclasses.replace(options, data=data, out=out, prepared_by=how)

@@ -99,10 +99,8 @@ class Recipe:
                     f"--arch {name} is not a language model, whose names contain _lm, such as "
                     "cas_lstm_lm_ptb"
                 )
-            raise UserError(
-                f"unknown system {name}; choose from {', '.join(self.systems)}, or give an "
-                "architecture"
-            )
+            choice = f"choose from {', '.join(self.systems)}, or " if self.systems else ""
+            raise UserError(f"unknown system {name}; {choice}give an architecture")
         known = {arch: model for arch, model in models.items() if kind.takes(arch, model)}
         if look_up and name not in known:
             own = [

@@ -43,9 +43,7 @@ def prepare(recipe: Recipe, argv: Sequence[str]) -> None:
         step = Step("prepare", ("parts", "out"), about, reads_others=True)
         options = parse(step, recipe, argv)
         options.data = options.out
-        for part, where in each_part(recipe, options):
-            own = as_arguments(part.parts.prepare)
-            call_reader(part, where, [*own, "--out", where.data, *options.others])
+        list(prepared_parts(recipe, options))
         return
     parser = Parser(add_help=False)
     for name in ("--out", "--raw", "--archive", "--workers"):
@@ -57,6 +55,17 @@ def prepare(recipe: Recipe, argv: Sequence[str]) -> None:
     call_reader(recipe, options, [word for word in argv if word != "--dry-run"])
     if not others and not found.dry_run:  # other options may change the counts
         check_counts(recipe, Path(options.data))
+
+
+def prepared_parts(recipe: Recipe, options: StepOptions) -> Iterator[tuple[Recipe, StepOptions]]:
+    """Prepare the chosen parts, and yield the recipe and the options for each."""
+    if not recipe.parts.values:  # the reader makes a folder for each part
+        own = [f"--{recipe.parts.option}", *options.parts] if options.parts else []
+        call_reader(recipe, options, [*options.others, *own])
+    for part, where in each_part(recipe, options):
+        if recipe.parts.values:
+            call_reader(part, where, [*options.others, *as_arguments(part.parts.prepare)])
+        yield part, where
 
 
 def check_counts(recipe: Recipe, folder: Path) -> None:
@@ -157,9 +166,11 @@ def evaluate(recipe: Recipe, argv: Sequence[str]) -> None:
     if recipe.kind == "brackets":
         return dyck.evaluate(recipe, argv)
     kind = KINDS[recipe.kind]
-    names = ("arch", "seed", "seeds", "data", "out", "checkpoint", kind.option, "baseline")
+    names = ("parts", "arch", "seed", "seeds", "data", "out", "checkpoint", kind.option, "baseline")
     program = "fairseq-generate" if kind is TRANSLATION else ""
-    evaluate_systems(recipe, parse(Step("evaluate", names, RECORDED, program), recipe, argv))
+    options = parse(Step("evaluate", names, RECORDED, program), recipe, argv)
+    for part, where in each_part(recipe, options):
+        evaluate_systems(part, where)
 
 
 def evaluate_systems(recipe: Recipe, options: StepOptions) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from fairseq_casrnn.console.programs import Programs
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.recipes.options import Step, StepOptions, each_part, parse
+from fairseq_casrnn.recipes.options import Step, StepOptions, parse
 from fairseq_casrnn.recipes.recipe import KINDS, Recipe, as_arguments
-from fairseq_casrnn.recipes.steps import call_reader, evaluate_systems, train_systems
+from fairseq_casrnn.recipes.steps import evaluate_systems, prepared_parts, train_systems
 
 TABLES = "fairseq_casrnn.evaluation.tables"
 COMPARABLE = [name for name, kind in KINDS.items() if kind.is_labelled]  # by ``tables sets``
@@ -44,17 +44,8 @@ def table_of_parts(recipe: Recipe, argv: Sequence[str]) -> None:
     options = parse(step, recipe, argv)
     if options.vectors:
         options.others = ["--vectors", options.vectors, *options.others]
-    if recipe.parts.values:
-        for part, where in each_part(recipe, options):
-            call_reader(part, where, [*options.others, *as_arguments(part.parts.prepare)])
-            train_and_evaluate(part, where)
-    else:  # the reader makes a folder for each part
-        own = [f"--{recipe.parts.option}", *options.parts] if options.parts else []
-        call_reader(recipe, options, [*options.others, *own])
-        made = sorted(path.parent.name for path in Path(options.data).glob("*/data-bin"))
-        for name in options.parts or made:
-            data, out = f"{options.data}/{name}", f"{options.out}/{name}"
-            train_and_evaluate(recipe, dataclasses.replace(options, data=data, out=out))
+    for part, where in prepared_parts(recipe, options):
+        train_and_evaluate(part, where)
     Programs(options.dry_run).call(TABLES, "sets", options.out)
 
 

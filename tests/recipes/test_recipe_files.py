@@ -345,6 +345,37 @@ def test_folds_are_prepared_with_vectors(tmp_path, capsys):
     assert train[train.index("--encoder-embed-dim") + 1] == "2"
 
 
+def test_each_step_takes_the_parts_of_a_recipe(tmp_path, capsys):
+    """Without values, they are the folders that the reader has made in the folder of the data."""
+    recipe = str(write(tmp_path, HEAD + "parts: {option: set}\n"))
+    assert cli.main(["run", "train", recipe]) == 2
+    data = tmp_path / "data"
+    message = f"{data} holds no prepared data; run prepare.sh --out {data} first"
+    assert capsys.readouterr().err == f"error: {message}\n"
+    for name in ("books", "dvd", "music"):
+        (data / name / "data-bin").mkdir(parents=True)
+    assert cli.main(["run", "train", recipe, "--dry-run"]) == 2
+    assert "error: unknown system cnn; give an architecture\n" in capsys.readouterr().err
+    arch = ["--arch", "cnn_sentence_encoder", "--dry-run"]
+    for options, sets in (
+        ([], ["books", "dvd", "music"]),
+        (["--set", "dvd,books"], ["dvd", "books"]),
+    ):
+        for step, name in (("train", "--save-dir"), ("evaluate", "--out")):
+            assert cli.main(["run", step, recipe, *arch, *options]) == 0
+            words = [shlex.split(line) for line in capsys.readouterr().out.splitlines()]
+            found = [
+                Path(line[line.index(name) + 1]).relative_to(tmp_path / "out") for line in words
+            ]
+            assert [path.parts[0] for path in found] == sets
+    write(tmp_path, "", "reader.py")
+    assert (
+        cli.main(["run", "prepare", recipe, "--dry-run", "--set", "dvd,books", "--raw", "R"]) == 0
+    )
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.endswith(f"reader.py --out {data} --raw R --set dvd books")
+
+
 def test_table_evaluates_the_checkpoint_and_split_of_the_recipe(tmp_path, capsys):
     own = "checkpoint: last:3\nsubset: valid\nvariants: {small: {arch: cnn_sentence_encoder}}"
     options = ["--data", "DATA", "--out", "OUT", "--dry-run"]
