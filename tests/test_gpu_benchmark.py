@@ -25,6 +25,7 @@ from agreement import Check, Outcome  # noqa: E402
 from helpers import needs_triton, table_rows  # noqa: E402
 
 from fairseq_casrnn import recurrence  # noqa: E402
+from fairseq_casrnn.recurrence.triton import plan  # noqa: E402
 
 SIZES = (4, 3, 5)
 CHECK = Check("layer", "cas_lstm", SIZES, "float32")
@@ -56,6 +57,10 @@ for _case, (_cell, *_) in problems.CASES.items():
     # In C++, steps of beam search route hard.
     _found = WITHOUT_KERNEL if _cell == "second_order_lstm" else AGREEING
     _found.append((Check("beam", _case, SIZES, "float32"), "cpp"))
+IN_INTERPRETER = [
+    Check(kind, "cas_lstm" if kind in ("layer", "decoder", "beam") else "", (4, 2, 2), "float32")
+    for kind in sorted({check.kind for check in agreement.checks()})
+]
 
 
 @pytest.mark.parametrize(("check", "engine"), AGREEING, ids=str)
@@ -66,6 +71,15 @@ def test_engines_agree(check, engine):
     assert outcome.error <= agreement.DTYPES[check.dtype][2]
     assert outcome.repeats
     assert outcome.messages == []
+
+
+@pytest.mark.skipif(not plan.interpreting(), reason="for Triton's interpreter")
+@pytest.mark.parametrize("check", IN_INTERPRETER, ids=str)
+def test_checks_of_kernels(check):
+    """Every kind of check calls its kernel as the package does."""
+    outcome = agreement.run(check, "cpu", "triton")
+    assert outcome.error <= agreement.DTYPES["float32"][2]
+    assert outcome.repeats
 
 
 @pytest.mark.parametrize(("check", "engine"), WITHOUT_KERNEL, ids=str)

@@ -79,7 +79,7 @@ PART = (
     f"(test_triton and (not ({SLOW}) or (cas_lstm and not ([f16 or chip or programs_wait))))"
     " or (triton and (test_engines and agrees_with_reference and lengths and not (0.0 or 0.25)"
     " or compiled_steps and 5 and cas_lstm or test_decoder_loop and True-2 and (gru or trainable)"
-    " or test_sentence_state and equals_the_reference and (1-1 or 2-0)))"
+    " or test_sentence_state and equals_the_reference and (1-1 or 2-0))) or checks_of_kernels"
 )
 
 
@@ -98,6 +98,7 @@ def test_in_the_interpreter(chosen, least):
     names += ["triton_decoder", "triton_beam"]
     files = [f"tests/recurrence/test_{name}.py" for name in names]
     files += ["tests/layers/test_sentence_state.py", "tests/models/test_decoder_loop.py"]
+    files.append("tests/test_gpu_benchmark.py")
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *files]
     done = subprocess.run(
         [*command, "-m", "", "-k", chosen],
