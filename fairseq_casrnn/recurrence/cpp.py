@@ -132,8 +132,14 @@ def why_not(cell: Cell, dtype: torch.dtype, *tensors: Tensor | None) -> str | No
     for t in tensors:
         if t is None:
             continue
-        if t.dtype != dtype or not t.is_cpu or not t.numel() or (not compiling and t.is_neg()):
-            return "a tensor is of another dtype, elsewhere, empty, or a view with the other sign"
+        if t.dtype != dtype:
+            return "the tensors are of several dtypes"
+        if not t.is_cpu:
+            return f"it runs on CPU tensors, one is on {t.device.type}"
+        if not t.numel():
+            return "a tensor is empty"
+        if not compiling and t.is_neg():
+            return "a tensor has its negative bit set (see torch.Tensor.is_neg)"
     return None
 
 

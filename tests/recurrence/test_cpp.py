@@ -330,6 +330,24 @@ def test_negated_views_run_on_eager(eager_runs, which):
     assert_close([found[1]], [found[0]])
 
 
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        (torch.ones(2, dtype=torch.float64), "the tensors are of several dtypes"),
+        (torch.ones(2, device="meta"), "it runs on CPU tensors, one is on meta"),
+        (torch.ones(0, 2), "a tensor is empty"),
+        (
+            torch._neg_view(torch.ones(2)),
+            "a tensor has its negative bit set (see torch.Tensor.is_neg)",
+        ),
+        (None, None),
+    ],
+    ids=["dtype", "device", "empty", "negated", "none"],
+)
+def test_reasons_against_tensors(other, reason):
+    assert cpp.why_not(LSTMCell(), torch.float32, torch.ones(2), other) == reason
+
+
 @compiled
 def test_a_subclass_of_a_cell_runs_on_eager(eager_runs):
     gx, weight, zero = rand(4, 2, 20), rand(20, 5), rand(2, 5)
