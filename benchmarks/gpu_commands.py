@@ -26,7 +26,7 @@ class Command(NamedTuple):
     warming: Sequence[list[str]] = ()
 
 
-def check(data: str | None, out: Path, tiny: bool) -> list[Command]:
+def check(data: str, out: Path, tiny: bool) -> list[Command]:
     """Every kernel compared with float64."""
     if tiny:
         return [Command(["agreement", "--tiny"])]
@@ -34,7 +34,7 @@ def check(data: str | None, out: Path, tiny: bool) -> list[Command]:
     return [Command(["agreement", "--only", "^(?!.*float64)"])]
 
 
-def layers(data: str | None, out: Path, tiny: bool) -> list[Command]:
+def layers(data: str, out: Path, tiny: bool) -> list[Command]:
     """Recurrent layers compared with cuDNN's nn.LSTM."""
     ways = [["--dtype", "bfloat16"], ["--precision", "high"], ["--precision", "highest"]]
     base = ["recurrent_layers", "--threads", "8", "--rounds", "15", "--engines", "triton,eager"]
@@ -50,7 +50,7 @@ def layers(data: str | None, out: Path, tiny: bool) -> list[Command]:
     return found
 
 
-def translation(data: str | None, out: Path, tiny: bool) -> list[Command]:
+def translation(data: str, out: Path, tiny: bool) -> list[Command]:
     """Training and beam search compared with fairseq's lstm."""
     base = ["translation", data, "--threads", "8", "--updates", "20", "--fast"]
     archs, dtypes = [f"{cell}_iwslt" for cell in CELLS], ["float32", "fp16"]
@@ -66,7 +66,7 @@ def translation(data: str | None, out: Path, tiny: bool) -> list[Command]:
     return found
 
 
-def language_models(data: str | None, out: Path, tiny: bool) -> list[Command]:
+def language_models(data: str, out: Path, tiny: bool) -> list[Command]:
     """The second-order LSTM compared with fairseq's lstm_lm."""
     base = ["language_modeling", "--threads", "8", "--fast"]
     ways = [["--dtype", "float32"], ["--precision", "high"], ["--dtype", "fp16"]]
@@ -78,7 +78,7 @@ def language_models(data: str | None, out: Path, tiny: bool) -> list[Command]:
     return [Command(line, [[*line, "--rounds", "1"]]) for line in lines]
 
 
-def sentence_state(data: str | None, out: Path, tiny: bool) -> list[Command]:
+def sentence_state(data: str, out: Path, tiny: bool) -> list[Command]:
     """The sentence-state LSTM compared with a bidirectional nn.LSTM of two layers."""
     line = ["sentence_state", "--threads", "8", "--rounds", "9"]
     if tiny:
@@ -87,7 +87,7 @@ def sentence_state(data: str | None, out: Path, tiny: bool) -> list[Command]:
     return [Command(line, [[*line, "--rounds", "1"]])]
 
 
-def cold_start(data: str | None, out: Path, tiny: bool) -> list[Command]:
+def cold_start(data: str, out: Path, tiny: bool) -> list[Command]:
     """Time to the 20th update including compilation, so nothing is compiled beforehand."""
     if tiny:
         options = ["--archs", "cas_lstm_tiny", "--updates", "2", "--max-tokens", "100"]

@@ -2,9 +2,8 @@
 """Write German-English pairs about dates, times, prices, ordinals and quantities, in words.
 
 generate.py OUT writes OUT/{train,valid,test}.{de,en}, one sentence a line, the same for the same
-seed. A German phrase has one English rendering everywhere, so that a model that has learnt the
-task can be right on all of it. No German and no English sentence occurs twice: nothing in valid or
-test was seen in train, on either side.
+seed. A German phrase always has the same English translation, so that a perfect model is right on
+every sentence. No German and no English sentence occurs twice, so train has none of valid or test.
 """
 
 import argparse
@@ -25,7 +24,7 @@ EVENTS = [
     ("Das Konzert", "The concert"), ("Die Sitzung", "The meeting"), ("Der Film", "The film"),
     ("Der Unterricht", "The class"), ("Das Fest", "The party"), ("Das Spiel", "The match"),
 ]  # fmt: skip
-# As the object of a sentence; as its subject the same with a capital and "der" for "den".
+# As objects of a sentence; subjects have a capital, and "der" for "den".
 GOODS = [
     ("das Buch", "the book"), ("den Stuhl", "the chair"), ("die Lampe", "the lamp"),
     ("das Fahrrad", "the bicycle"), ("die Fahrkarte", "the ticket"), ("den Mantel", "the coat"),
@@ -38,7 +37,7 @@ UNITS = [
 ]
 SPANS = [("Minuten", "minutes"), ("Stunden", "hours"), ("Tagen", "days"), ("Wochen", "weeks")]
 
-# Weight, German, English. A slot (SLOTS below) is filled with the two halves of one random pair.
+# Weight, German, English. The two sides of a random pair fill a slot (see SLOTS).
 TEMPLATES = [
     (16, "{date}", "{date}"),
     (12, "{date} um {time}", "{date} at {time}"),
@@ -60,13 +59,13 @@ TEMPLATES = [
 
 
 def some_number(rng, largest):
-    """From 2 to `largest`, each number of digits equally frequent."""
+    """A number from 2 to `largest`; each number of digits is equally frequent."""
     digits = rng.randint(1, len(str(largest)))
     return rng.randint(max(2, 10 ** (digits - 1)), min(10**digits - 1, largest))
 
 
 def some_date(rng, since=1900, until=2050, **options):
-    """A day of the years `since` to `until` - 1, its weekday being the real one."""
+    """A day of the years `since` to `until` - 1, with its real weekday."""
     first, end = datetime.date(since, 1, 1), datetime.date(until, 1, 1)
     day = first + datetime.timedelta(days=rng.randrange((end - first).days))
     return wording.date(day, **options)
@@ -89,7 +88,7 @@ def some_time(rng):
 
 
 def some_when(rng):
-    """What answers "when?" of things to come: a day, or a day and a time."""
+    """When something will happen: a day, or a day and a time."""
     kind = rng.random()
     if kind < 0.2:
         return some_date(rng, since=2025, with_year=rng.random() < 0.7)
@@ -134,13 +133,13 @@ def some_span(rng):
 
 
 def some_ordinal(rng, ending):
-    """Up to the 99th, with the German ending that the sentence asks for."""
+    """Up to the 99th, with the German `ending` that the sentence needs."""
     n = rng.randint(1, 99)
     return wording.de_ordinal(n, ending), wording.en_ordinal(n)
 
 
 def some_subject(rng):
-    """An article for sale at the head of a sentence."""
+    """One of GOODS at the start of a sentence."""
     german, english = rng.choice(GOODS)
     german = german.replace("den ", "der ")
     return german[0].upper() + german[1:], english[0].upper() + english[1:]
@@ -169,7 +168,7 @@ SLOTS = {
 
 
 def fill(german, english, rng):
-    """A template's two halves with the same random pairs in their slots."""
+    """Both sides of a template with the same random pairs in their slots."""
     names = [name for _, name, _, _ in string.Formatter().parse(german) if name]
     fillers = {name: SLOTS[name](rng) for name in names}
     de_fillers = {name: filler[0] for name, filler in fillers.items()}
@@ -178,9 +177,9 @@ def fill(german, english, rng):
 
 
 def generate(count, seed):
-    """`count` pairs (German, English), the same for the same seed, none alike on either side.
+    """`count` pairs (German, English), the same for the same seed; no sentence occurs twice.
 
-    Raises ValueError where the templates do not yield that many.
+    Raises ValueError if the templates do not yield that many.
     """
     rng = random.Random(seed)
     weights = [weight for weight, _, _ in TEMPLATES]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Show what fairseq-generate wrote: BLEU, sentences exactly right, the first ten translations.
+"""Show what fairseq-generate wrote: the first ten translations, BLEU, exactly right sentences.
 
 report.py TEST.TXT
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 def read(path):
     """{sentence number: {"S": source, "T": reference, "D": translation}} and the line with BLEU.
 
-    Raises ValueError where the file has no BLEU, as when fairseq-generate was interrupted.
+    Raises ValueError if the file has no BLEU, as after an interruption of fairseq-generate.
     """
     sentences, bleu = {}, None
     for line in Path(path).read_text(encoding="utf-8").splitlines():

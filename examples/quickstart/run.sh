@@ -5,7 +5,7 @@ set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 root="$(cd "$here/../.." && pwd)"
 
-# Chosen for few minutes on one or two cores; every step below may be tried with other values.
+# Chosen so that the demo takes a few minutes on one or two cores.
 SENTENCES=50000
 MAX_UPDATE=1000
 BPE_MERGES=300
@@ -70,13 +70,13 @@ if ! command -v fairseq-train >/dev/null; then
     [ -x "$root/.venv/bin/fairseq-train" ] || fail "fairseq-train is not on PATH; run make demo"
     PATH="$root/.venv/bin:$PATH"
 fi
-# Matrices this small gain nothing from many threads, and lose from more than there are cores.
+# Such small matrices gain nothing from many threads, and more threads than cores are slower.
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}"
-# Threads that wait spin shortly and then sleep, instead of taking the core from other work.
+# Waiting threads soon sleep instead of keeping a core busy.
 export GOMP_SPINCOUNT="${GOMP_SPINCOUNT:-10000}"
 export PYTHONUNBUFFERED=1
 
-# A folder of ours is one that holds settings.txt: nothing else is deleted.
+# Only a folder with settings.txt, which is written below, is deleted.
 settings="sentences $SENTENCES, updates $MAX_UPDATE, merges $BPE_MERGES, seed $SEED, $ARCH ${MODEL[*]}"
 if [ -e "$out" ] && [ -n "$(ls -A "$out" 2>/dev/null || echo file)" ]; then
     [ -f "$out/settings.txt" ] || fail "$out is not a folder of this demo; choose another --out"
@@ -90,13 +90,13 @@ mkdir -p "$out"
 out="$(cd "$out" && pwd)"
 [ -f "$out/settings.txt" ] || echo "$settings" >"$out/settings.txt"
 cd "$root"
-out="${out#"$root"/}" # short where the demo is run from its checkout
+out="${out#"$root"/}" # shorter if it is in the checkout
 
 say() {
     printf '\n\033[1m%s\033[0m\n' "$*"
 }
 
-# Each step leaves one thing that a later run recognises it by, put in place only when it is whole.
+# Each step ends by creating the file or folder by which a later run knows that it is complete.
 
 prepare() {
     say "1. Prepare: $SENTENCES sentences, $BPE_MERGES BPE merges"
@@ -124,7 +124,7 @@ prepare() {
 
 train() {
     say "2. Train $ARCH (the whole log: $out/train.log)"
-    # The progress bar is on stderr; of the log, on stdout, only what a reader follows is shown.
+    # The progress bar is on stderr. Of the log, on stdout, only some lines are shown.
     fairseq-train "$out/data/data-bin" --user-dir fairseq_casrnn --save-dir "$out/checkpoints" \
         --arch "$ARCH" "${MODEL[@]}" \
         --criterion fused_cross_entropy --optimizer torch_adam --adam-betas "(0.9, 0.98)" \
@@ -151,7 +151,7 @@ translate() {
 
 draw() {
     say "4. Draw"
-    # Without matplotlib there are no pictures, and the rest still counts.
+    # Without matplotlib there are no figures, which is no error.
     PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}" python "$here/draw.py" "$out" "$sentence" \
         2>"$out/draw.log" || grep '^error' "$out/draw.log" >&2 ||
         fail "drawing failed, see $out/draw.log"

@@ -1,7 +1,6 @@
 """Numbers, dates, times, prices and quantities in German and English words.
 
-Every function returns the one wording that the demo uses, most of them as a pair
-(German, English); nothing here is random.
+Each function returns the only wording that the demo uses, mostly as a pair (German, English).
 """
 
 import functools
@@ -31,12 +30,12 @@ CLOCK = {
 
 @functools.cache
 def de_cardinal(n):
-    """As one counts: 1 -> "eins", 21 -> "einundzwanzig"."""
+    """In counting: 1 -> "eins", 21 -> "einundzwanzig"."""
     return num2words(n, lang="de")
 
 
 def de_count(n):
-    """As it stands before a noun: 1 -> "ein", 101 -> "einhundertein"."""
+    """Before a noun: 1 -> "ein", 101 -> "einhundertein"."""
     word = de_cardinal(n)
     return word[:-1] if word.endswith("eins") else word
 
@@ -49,7 +48,7 @@ def en_cardinal(n):
 
 @functools.cache
 def de_ordinal(n, ending=""):
-    """23 -> "dreiundzwanzigste" + ending: "n" as after am, im, zum; "r" as after mein."""
+    """23 -> "dreiundzwanzigste" + ending: "n" after am, im, zum; "r" after mein."""
     return num2words(n, lang="de", to="ordinal") + ending
 
 
@@ -63,7 +62,7 @@ def en_ordinal(n):
 def year(n):
     """1984 -> ("neunzehnhundertvierundachtzig", "nineteen eighty-four").
 
-    Raises ValueError outside 1100..2099, where the usual reading is another one.
+    Raises ValueError outside 1100..2099, since other years are read differently.
     """
     if not 1100 <= n < 2100:
         raise ValueError(f"year {n} is not in 1100..2099")
@@ -72,7 +71,7 @@ def year(n):
 
 
 def date(day, with_weekday=False, with_year=False):
-    """A datetime.date -> ("am dritten Mai", "on the third of May"), on request with more."""
+    """A datetime.date -> ("am dritten Mai", "on the third of May"), optionally with more."""
     de_month, en_month = MONTHS[day.month - 1]
     german = f"{de_ordinal(day.day, 'n')} {de_month}"
     english = f"the {en_ordinal(day.day)} of {en_month}"
@@ -86,7 +85,7 @@ def date(day, with_weekday=False, with_year=False):
 
 
 def clock(hour, minute):
-    """On the twelve-hour dial, minute in fives: (3, 30) -> ("halb vier", "half past three")."""
+    """By the 12-hour clock, minutes in fives: (3, 30) -> ("halb vier", "half past three")."""
     if minute == 0:
         return f"{de_count(hour)} Uhr", f"{en_cardinal(hour)} o'clock"
     german, english = CLOCK[minute]
@@ -97,14 +96,14 @@ def clock(hour, minute):
 
 
 def timetable(hour, minute):
-    """On the 24-hour dial: (17, 42) -> ("siebzehn Uhr zweiundvierzig", "five forty-two pm")."""
+    """By the 24-hour clock: (17, 42) -> ("siebzehn Uhr zweiundvierzig", "five forty-two pm")."""
     half = "am" if hour < 12 else "pm"
     en_hour = en_cardinal((hour - 1) % 12 + 1)
     if minute == 0:
         german = f"{de_count(hour)} Uhr"
         if hour == 0:
             return german, "midnight"
-        # "neun Uhr" is said of both halves of the day and must read as in `clock`.
+        # "neun Uhr" is used for both halves of the day and must be translated as in `clock`.
         return german, f"{en_hour} o'clock" if hour <= 12 else f"{en_hour} {half}"
     en_minute = f"oh {en_cardinal(minute)}" if minute < 10 else en_cardinal(minute)
     return f"{de_count(hour)} Uhr {de_cardinal(minute)}", f"{en_hour} {en_minute} {half}"
@@ -113,7 +112,7 @@ def timetable(hour, minute):
 def price(euros, cents=0, short=False):
     """(3, 50) -> ("drei Euro und fünfzig Cent", "three euros and fifty cents").
 
-    `short` leaves the cents' name out: "drei Euro fünfzig", "three euros fifty".
+    `short` leaves out the word for cents: "drei Euro fünfzig", "three euros fifty".
     """
     german = f"{de_count(euros)} Euro"
     english = f"{en_cardinal(euros)} {'euro' if euros == 1 else 'euros'}"
