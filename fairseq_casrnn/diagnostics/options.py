@@ -119,8 +119,7 @@ def _wrong_type(error: Exception) -> str | None:
     if not key or type(error).__name__ != "ValidationError":
         return None
     if str(error).splitlines()[0].endswith("is not Optional"):
-        option = key.rpartition(".")[2].replace("_", "-")
-        return f"--{option} is missing; give it a value"
+        return f"{as_option(key.rpartition('.')[2])} is missing; give it a value"
     return f"option {key}: {str(error).splitlines()[0]}; give it a value of that type"
 
 

@@ -1,4 +1,4 @@
-"""Perplexity of trained language models; called by the recipes' ``evaluate.sh``.
+"""Perplexity of trained runs, for ``casrnn evaluate`` and the recipes' ``evaluate.sh``.
 
 ``python -m fairseq_casrnn.evaluation.evaluate_lm --data DIR --out DIR`` evaluates
 ``DIR/ARCH/seedN``.

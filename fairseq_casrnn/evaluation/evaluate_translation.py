@@ -1,4 +1,4 @@
-"""Translate a test set with trained runs and score it; called by the recipes' ``evaluate.sh``.
+"""Translate a test set with trained runs, for ``casrnn evaluate`` and the recipes' ``evaluate.sh``.
 
 ``python -m fairseq_casrnn.evaluation.evaluate_translation --data DIR --out DIR`` evaluates
 ``DIR/ARCH/seedN``.

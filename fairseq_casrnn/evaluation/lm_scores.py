@@ -86,21 +86,12 @@ class Text:
     features: torch.Tensor | None
 
 
-def log_probs(model, source, target):
-    """Log-probabilities ``(B, T)`` of ``target`` after ``source``, ``(B, T)`` each.
+def target_log_probs(model, output, target):
+    """Log-probabilities ``(B, T)`` of ``target`` in a model's ``output``.
 
     Raises:
         UserError: one of them is NaN.
     """
-    import torch
-
-    device = next(model.parameters()).device
-    with torch.no_grad():
-        return target_log_probs(model, model(source.to(device)), target.to(device))
-
-
-def target_log_probs(model, output, target):
-    """Log-probabilities ``(B, T)`` of ``target`` in a model's ``output``. Raises UserError."""
     table = model.get_normalized_probs(output, log_probs=True, sample={"target": target})
     found = table.gather(-1, target.unsqueeze(-1)).squeeze(-1).double().cpu()
     if found.isnan().any():
@@ -160,14 +151,19 @@ def read_streams(
 
 def score_sentences(model, dictionary, sentences: Sequence) -> Scores:
     """Scores of single sentences, each after ``</s>``; every token is predicted."""
+    import torch
+
     lengths = np.array([len(sentence) for sentence in sentences])
     starts = np.cumsum(lengths) - lengths
     scores = np.full(int(lengths.sum()), np.nan)
     order, bos = np.argsort(lengths, kind="stable"), reads_bos(model)
+    device = next(model.parameters()).device
     batches = list(split_batches(order, lengths[order], BATCH_TOKENS))
     for batch in progress_bar(batches, len(batches), "batches"):
-        found = log_probs(model, *padded([sentences[i] for i in batch], dictionary, bos))
-        found = found[:, int(bos) :]
+        pair = padded([sentences[i] for i in batch], dictionary, bos)
+        source, target = (part.to(device) for part in pair)
+        with torch.no_grad():
+            found = target_log_probs(model, model(source), target)[:, int(bos) :]
         for i, row in zip(batch, found, strict=True):
             scores[starts[i] : starts[i] + lengths[i]] = row[: lengths[i]].numpy()
     return Scores(scores, lengths)

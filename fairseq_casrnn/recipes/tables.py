@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fairseq_casrnn.console.programs import Programs
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.recipes.options import Step, StepOptions, parse
+from fairseq_casrnn.recipes.options import Step, parse
 from fairseq_casrnn.recipes.recipe import KINDS, Recipe, as_arguments
 from fairseq_casrnn.recipes.steps import evaluate_systems, prepared_parts, train_systems
 
@@ -45,14 +45,9 @@ def table_of_parts(recipe: Recipe, argv: Sequence[str]) -> None:
     if options.vectors:
         options.others = ["--vectors", options.vectors, *options.others]
     for part, where in prepared_parts(recipe, options):
-        train_and_evaluate(part, where)
+        train_systems(part, where)
+        evaluate_systems(part, where)
     Programs(options.dry_run).call(TABLES, "sets", options.out)
-
-
-def train_and_evaluate(recipe: Recipe, options: StepOptions) -> None:
-    """Train and evaluate the chosen systems."""
-    train_systems(recipe, options)
-    evaluate_systems(recipe, options)
 
 
 def table_of_variants(recipe: Recipe, argv: Sequence[str]) -> None:

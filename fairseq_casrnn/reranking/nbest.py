@@ -147,6 +147,11 @@ def join_subwords(text: str) -> str:
     return f"{text} ".replace("@@ ", "").strip()
 
 
+def reverse(text: str) -> str:
+    """The words in the opposite order."""
+    return " ".join(reversed(text.split()))
+
+
 # --- scores ------------------------------------------------------------------------------------
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -11,8 +10,10 @@ from pathlib import Path
 from fairseq_casrnn.data.folder import SPLITS, run_fairseq_preprocess
 from fairseq_casrnn.data.prepared import prepared_folder, prepared_languages
 from fairseq_casrnn.data.subwords import BPE_CODES, find_model
+from fairseq_casrnn.data.text import read_lines, write_lines
 from fairseq_casrnn.diagnostics.explain import explained
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.reranking.nbest import reverse
 
 FOLDERS = ("right_to_left", "backwards", "lm")
 
@@ -71,11 +72,8 @@ def write_texts(data: Path, out: Path, source: str, target: str) -> None:
             shutil.copy(f"{text}.{language}", out / "backwards" / "text" / f"{split}.{language}")
         right_to_left = out / "right_to_left" / "text"
         shutil.copy(f"{text}.{source}", right_to_left / f"{split}.{source}")
-        # Only spaces and tabs separate words, not other white space of Unicode.
-        lines = Path(f"{text}.{target}").read_bytes().removesuffix(b"\n").split(b"\n")
-        words = (reversed(re.findall(rb"[^ \t]+", line)) for line in lines)
-        reversed_lines = b"".join(b" ".join(line) + b"\n" for line in words)
-        (right_to_left / f"{split}.{target}").write_bytes(reversed_lines)
+        lines = read_lines(f"{text}.{target}", may_be_blank=True)
+        write_lines(right_to_left / f"{split}.{target}", map(reverse, lines))
         shutil.copy(f"{text}.{target}", out / "lm" / "text" / split)
 
 

@@ -22,7 +22,13 @@ from fairseq_casrnn.data.text import decode_lines, read_bytes
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable
 from fairseq_casrnn.inference.loading import checkpoint_file
-from fairseq_casrnn.reranking.nbest import NBest, header_line, join_subwords, read_nbest
+from fairseq_casrnn.reranking.nbest import (
+    NBest,
+    header_line,
+    join_subwords,
+    read_nbest,
+    reverse,
+)
 
 CHUNK = 2000  # hypotheses whose scores are written together
 BATCH_TOKENS = 4000
@@ -30,11 +36,6 @@ UNKNOWN_WORDS_HINT = ", or whether --backwards or --join-subwords is missing"
 
 #: (score, tokens) of each (source, hypothesis).
 Scorer = Callable[[Sequence[tuple[str, str]]], list[tuple[float, int]]]
-
-
-def reverse(text: str) -> str:
-    """The words in the opposite order."""
-    return " ".join(reversed(text.split()))
 
 
 def model_inputs(nbest: NBest, args: argparse.Namespace) -> list[tuple[str, str]]:
