@@ -47,7 +47,7 @@ def table_of_parts(recipe: Recipe, argv: Sequence[str]) -> None:
     for part, where in prepared_parts(recipe, options):
         train_systems(part, where)
         evaluate_systems(part, where)
-    Programs(options.dry_run).call(TABLES, "sets", options.out)
+    Programs(options.dry_run).call(TABLES, "sets", options.out, "--subset", options.subset)
 
 
 def table_of_variants(recipe: Recipe, argv: Sequence[str]) -> None:

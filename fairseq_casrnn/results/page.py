@@ -33,7 +33,7 @@ class Table:
             -1 prints each number as given.
         best: metrics whose ``max`` or ``min`` is printed in bold.
         baseline: system that the others are compared with, by ``compare``.
-        compare: a metric.
+        compare: a metric, with its direction in ``best``.
         paper: columns of texts from other sources: {heading: {system, or the row's label: text}}.
         order: the systems that come first, by default those of the labels; others follow in the
             order of the file.
@@ -132,6 +132,10 @@ def make_table(name: str, given: dict, path: Path, labels: dict[str, str]) -> Ta
     table = Table(name, **(given | changed))
     if table.baseline and table.compare not in table.metrics:
         raise UserError(f"{where} has a baseline; name one of its metrics under compare")
+    if table.baseline and table.compare not in table.best:
+        raise UserError(
+            f"{where} compares by {table.compare}; say under best whether its max or min is best"
+        )
     if table.plot and table.plot not in table.curves:
         raise UserError(f"{where} plots '{table.plot}', which is none of its curves")
     return table

@@ -376,13 +376,25 @@ def test_each_step_takes_the_parts_of_a_recipe(tmp_path, capsys):
     assert line.endswith(f"reader.py --out {data} --raw R --set dvd books")
 
 
-def test_table_evaluates_the_checkpoint_and_split_of_the_recipe(tmp_path, capsys):
-    own = "checkpoint: last:3\nsubset: valid\nvariants: {small: {arch: cnn_sentence_encoder}}"
-    options = ["--data", "DATA", "--out", "OUT", "--dry-run"]
+@pytest.mark.parametrize(
+    ("rows", "options"),
+    [
+        ("variants: {small: {arch: cnn_sentence_encoder}}", []),
+        (
+            "parts: {option: part, variable: P, values: [a], folder: $P}\nvariables: {P: a}",
+            ["--arch", "cnn_sentence_encoder"],
+        ),
+    ],
+)
+def test_table_has_the_checkpoint_and_split_of_the_recipe(rows, options, tmp_path, capsys):
+    own = f"checkpoint: last:3\nsubset: valid\n{rows}"
+    options = ["--data", "DATA", "--out", "OUT", "--dry-run", *options]
+    write(tmp_path, "", "reader.py")
     assert cli.main(["run", "table", str(write(tmp_path, HEAD + own)), *options]) == 0
-    _, evaluate, _ = map(shlex.split, capsys.readouterr().out.splitlines())
+    *_, evaluate, table = map(shlex.split, capsys.readouterr().out.splitlines())
     assert evaluate[evaluate.index("--checkpoint") + 1] == "last:3"
     assert evaluate[evaluate.index("--subset") + 1] == "valid"
+    assert table[table.index("--subset") + 1] == "valid"
 
 
 @pytest.mark.parametrize("option", ["train", "all", "vectors"])

@@ -117,6 +117,10 @@ def test_damaged_rows(line, message, project, capsys):
         ("title: x\ntables: {a: {digits: {x: two}}}", "tables.a.digits must be numbers from 0"),
         ("title: x\ntables: {a: {best: {x: most}}}", "tables.a.best must be max or min"),
         ("title: x\ntables: {a: {baseline: x}}", "name one of its metrics under compare"),
+        (
+            "title: x\ntables: {a: {metrics: {m: M}, baseline: x, compare: m}}",
+            "tables.a compares by m; say under best whether its max or min is best",
+        ),
         ("title: x\ntables: {a: {plot: x}}", "plots 'x', which is none of its curves"),
         ("title: x\ntables: {}\nabout: |\n" + "  x\n" * 11, "about has more than 10 lines"),
     ],
