@@ -42,6 +42,9 @@ def evaluate(run: Path, args: argparse.Namespace) -> Result:
         ``checkpoint``, ``mode``, ``parameters``, and for each split its perplexity (``SPLIT``) and
         ``SPLIT_tokens``; with a cache also ``cache``, ``cache_weight``, ``cache_flatness`` and
         ``SPLIT_with_cache``.
+
+    Raises:
+        UserError: the checkpoint or data cannot be used.
     """
     binarised, sentences, size = args.data / "data-bin", args.sentence_reset, args.cache
     path = choose_checkpoint(run, args.checkpoint)

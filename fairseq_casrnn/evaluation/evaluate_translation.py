@@ -124,6 +124,9 @@ def evaluate(run: Path, args: argparse.Namespace) -> Result:
     Returns:
         ``checkpoint``, ``subset``, ``beam``, the scores of :func:`.bleu.score_generated`,
         ``sentences_per_second`` and, with ``extra``, ``options``.
+
+    Raises:
+        UserError: the checkpoint, the data or an option of fairseq-generate cannot be used.
     """
     data, beam, options = args.data, args.beam, " ".join(args.extra)
     checkpoint = choose_checkpoint(run, args.checkpoint)

@@ -95,6 +95,9 @@ def choose_checkpoint(run: Path, which: str) -> Path:
     ``last:N`` and ``best:N`` average N checkpoints into ``checkpoint_avg_…pt`` in the run's folder;
     the best ones are chosen by the run's metric. ``ema`` uses the weights of the last checkpoint
     that ``--store-ema`` averaged over updates.
+
+    Raises:
+        UserError: ``which`` is invalid, or a checkpoint is missing or damaged.
     """
     check_checkpoint_choice(which)
     if which in ("best", "last"):
@@ -228,6 +231,9 @@ def compare_systems(
         metric: the score.
         baseline: system to compare with, if any.
         subset: the split of the scores.
+
+    Raises:
+        UserError: the baseline has no result.
     """
     scores = {arch: {seed: one[metric] for seed, one in of.items()} for arch, of in results.items()}
     if sum(map(len, scores.values())) > 1:

@@ -27,12 +27,12 @@ class RunFiles:
     Attributes:
         folder: ``OUT/NAME/seedN``.
         curves: points (update, value) by ("train" or "valid", name).
-        scores: scores on the test set, by name.
+        scores: scores on the split, by name.
         command: words of the fairseq-train command; empty if unknown.
         typed: the user's command, casrnn train or a recipe; empty if unknown.
         evaluations: commands that evaluated it.
         environment: machine, versions and duration, by name.
-        predictions: predictions on the test set, or None.
+        predictions: predictions for the split, or None.
     """
 
     folder: Path
@@ -51,7 +51,7 @@ class RunFiles:
 
 
 def read_run(folder: Path, subset: str) -> RunFiles:
-    """Read a run's folder.
+    """Read a run's folder, with scores and predictions of the split ``subset``.
 
     Raises:
         UserError: it is not a run's folder, or a file in it is damaged.

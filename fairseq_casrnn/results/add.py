@@ -297,7 +297,7 @@ def paired(
         return {}
     for one in (run, other):
         check_predicted_by(one, table.subset, evaluation.get("checkpoint"))
-    return {table.baseline: {"test": found.test, "p": round(found.p, 5)}}
+    return {table.baseline: {"test": found.test, "p": float(f"{found.p:.5g}")}}
 
 
 def check_predicted_by(run: Run, subset: str, checkpoint: str | None) -> None:

@@ -121,6 +121,15 @@ def test_runs_are_compared_on_their_sentences(project, capsys):
     assert len(project.rows()) == 4
 
 
+def test_a_very_small_p_is_not_rounded_to_zero(project):
+    plum, pear = project.run("plum"), project.run()
+    for run, found in ((plum, "b"), (pear, "a")):
+        predictions(run, *(found * 20), truth="a" * 20)
+    assert add(pear) == 0
+    (row,) = project.rows()
+    assert row["paired"]["plum"]["p"] == pytest.approx(2**-19, rel=1e-4)
+
+
 @pytest.mark.parametrize("system", ["plum", "pear"])
 def test_predictions_of_another_checkpoint_are_not_compared(project, capsys, system):
     """The file of predictions has those of the last evaluation."""
