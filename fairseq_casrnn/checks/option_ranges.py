@@ -73,6 +73,7 @@ BOUNDS = {
     "seed": Bound(0, 2**32 - 1),  # limit of numpy
     "temperature": TEMPERATURE,
     "temperature_floor": TEMPERATURE,
+    "tokens_per_sample": POSITIVE,
     "unkpen": Bound(),
     "upsample_primary": Bound(1, off=-1),
     "update_freq": POSITIVE,
@@ -116,6 +117,13 @@ def _problems(options: Mapping) -> Iterator[str]:
     generates = "beam" in options and "buffer_size" not in options  # not fairseq-interactive
     if isinstance(shards, int) and shards > 1 and not (generates or "context_window" in options):
         yield "--num-shards is for fairseq-generate and fairseq-eval-lm; drop it"
+    context, length = options.get("context_window"), options.get("tokens_per_sample")
+    blocks = options.get("sample_break_mode") != "eos"
+    if blocks and isinstance(context, int) and isinstance(length, int) and context >= length:
+        yield (
+            f"--context-window is {context}; it must be less than --tokens-per-sample {length}, "
+            "which includes the context"
+        )
     yield from _distributed_problems(options)
     metric = None if options.get("disable_validation") else options.get("best_checkpoint_metric")
     maximize = options.get("maximize_best_checkpoint_metric")

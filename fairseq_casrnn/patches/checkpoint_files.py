@@ -43,20 +43,24 @@ def check_before_resuming(original, cfg, trainer, **kwargs):
     """Refuse a checkpoint that is missing or has no position; fairseq silently starts from scratch.
 
     Raises:
-        UserError: ``--restore-file`` is not a file, or it says neither epoch nor batch.
+        UserError: ``--restore-file``, ``--continue-once`` or ``--finetune-from-model`` is not a
+            file, or the checkpoint to resume says neither epoch nor batch.
     """
     from fairseq.file_io import PathManager
 
+    option, name = "--restore-file", cfg.restore_file
     # checkpoint_last.pt may be missing: scripts also give it to the first run.
-    name = cfg.restore_file
-    last = os.path.basename(name).startswith("checkpoint_last")
-    if not last and not trainer.checkpoint_suffix and not PathManager.isfile(name):
-        raise UserError(
-            f"checkpoint {name} does not exist; check --restore-file, or drop it to train a new "
-            "model"
-        )
+    optional = os.path.basename(name).startswith("checkpoint_last") or trainer.checkpoint_suffix
     if name == "checkpoint_last.pt":
         name = os.path.join(cfg.save_dir, f"checkpoint_last{trainer.checkpoint_suffix}.pt")
+        if not os.path.lexists(name) and (start := cfg.continue_once or cfg.finetune_from_model):
+            option = "--continue-once" if cfg.continue_once else "--finetune-from-model"
+            name, optional = start, False
+    if not optional and not PathManager.isfile(name):
+        what = "is a folder" if os.path.isdir(name) else "does not exist"
+        raise UserError(
+            f"checkpoint {name} {what}; check {option}, or drop it to train a new model"
+        )
     if os.path.lexists(name) and not os.path.isfile(name):
         link = os.path.islink(name)
         what = "a symbolic link that leads to no file" if link else "not a regular file"
@@ -65,6 +69,7 @@ def check_before_resuming(original, cfg, trainer, **kwargs):
     if (
         extra_state
         and os.path.isfile(name)
+        and option != "--finetune-from-model"
         and not cfg.reset_dataloader
         and lacks_position(extra_state)
     ):

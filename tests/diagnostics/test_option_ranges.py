@@ -32,6 +32,7 @@ def refused(name: str, value) -> str:
         ("lr", [float("nan")], "--lr is nan; it must be at least 0"),
         ("max_epoch", -1, "--max-epoch is -1; it must be at least 0, where 0 means no limit"),
         ("clip_norm", -1.0, "--clip-norm is -1.0; it must be at least 0, where 0 means no limit"),
+        ("tokens_per_sample", 0, "--tokens-per-sample is 0; it must be at least 1"),
         ("sampling_topp", 2.0, "--sampling-topp is 2.0; it must lie in [0, 1]"),
         ("sampling_topp", -0.5, "--sampling-topp is -0.5; it must lie in [0, 1]"),
         ("lenpen", float("nan"), "--lenpen is nan; it must be a number"),
@@ -117,6 +118,14 @@ def test_batch_normalisation_of_single_sentences():
 def test_options_without_effect(options, sentence):
     with pytest.raises(UserError, match=f"^{sentence}"):
         check_options(options)
+
+
+def test_context_window_as_long_as_the_sample():
+    options = {"context_window": 20, "tokens_per_sample": 20, "sample_break_mode": "none"}
+    with pytest.raises(UserError, match=r"^--context-window is 20; it must be less"):
+        check_options(options)
+    check_options({**options, "tokens_per_sample": 21})
+    check_options({**options, "sample_break_mode": "eos"})  # a sample is a sentence
 
 
 @pytest.mark.parametrize(("shard", "shards"), [(5, 2), (2, 2), (-1, 2), (1, 1)])

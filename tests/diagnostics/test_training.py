@@ -93,7 +93,12 @@ from .commands import damage, preprocess, spoil_weights, write_corpus
             "validation gives no 'accuracy', .* it gives loss, ppl: choose one",
         ),
         ("--restore-file nowhere.pt", "checkpoint nowhere.pt does not exist; check --restore"),
-        ("--finetune-from-model nowhere.pt", "--finetune-from-model nowhere.pt does not exist"),
+        (
+            "--finetune-from-model nowhere.pt",
+            "checkpoint nowhere.pt does not exist; check --finetune-from-model",
+        ),
+        ("--finetune-from-model tests", "checkpoint tests is a folder; check --finetune"),
+        ("--continue-once nowhere.pt", "checkpoint nowhere.pt does not exist; check --continue"),
     ],
 )
 def test_wrong_option(fairseq, data, checkpoint, tmp_path, options, sentence):
