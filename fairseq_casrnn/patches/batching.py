@@ -42,6 +42,21 @@ def keep_batches_on_resume(original, self, dataset, *args, **kwargs):
     return iterator
 
 
+def separate_validation(original, self, dataset, *args, **kwargs):
+    """Validate on the training set (``--valid-subset train``) with an iterator of its own.
+
+    fairseq takes the training's, so each validation counts as an epoch, and a checkpoint saved
+    after one in the middle of an epoch resumes with the next epoch.
+    """
+    trains = "grouped_shuffling" in kwargs  # fairseq's trainer passes it for training only
+    cached = self.dataset_to_epoch_iter.get(dataset)
+    if not trains and getattr(cached, "trains", False):
+        kwargs["disable_iterator_cache"] = True
+    iterator = original(self, dataset, *args, **kwargs)
+    iterator.trains = trains
+    return iterator
+
+
 def read_first_part_once(original, self, datasets, sample_ratios=1) -> None:
     """Read the first shard of a split (train, train1, …) once.
 

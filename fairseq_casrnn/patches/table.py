@@ -82,6 +82,8 @@ fairseq.tasks.FairseqTask.load_state_dict
 fairseq.tasks.FairseqTask.get_batch_iterator
     resumption around patches.batching.keep_batches_on_resume
         form the same batches after resuming; fairseq seeds them with the epoch it starts in
+    fix around patches.batching.separate_validation
+        validate on the training set without advancing the training's place in it
 fairseq.models.build_model
     fix around models.loading_checkpoint.build_model
         load old checkpoints that lack newer options, without files such as the word vectors

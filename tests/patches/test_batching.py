@@ -71,3 +71,18 @@ def test_batches_do_not_depend_on_the_epoch_a_training_is_resumed_in():
     assert batches_of(3) == (3, batches)
     # With this option each epoch has other batches.
     assert batches_of(3, update_epoch_batch_itr=True)[1] != batches
+
+
+def test_validation_on_the_training_set_has_its_own_iterator():
+    task, trained, other = FairseqTask(None), Shuffled(), Shuffled()
+    training = task.get_batch_iterator(trained, max_sentences=4, grouped_shuffling=False)
+    epoch = training.next_epoch_itr()
+    next(epoch)
+    validation = task.get_batch_iterator(trained, max_sentences=4)
+    assert len(list(validation.next_epoch_itr(shuffle=False))) == 5
+    assert (training.epoch, training.iterations_in_epoch) == (1, 1)
+    again = task.get_batch_iterator(trained, max_sentences=4, grouped_shuffling=False)
+    assert again is training
+    # Other iterators are kept, as in fairseq.
+    kept = task.get_batch_iterator(other, max_sentences=4)
+    assert task.get_batch_iterator(other, max_sentences=4) is kept
