@@ -43,8 +43,8 @@ def folder() -> Path:
     return path
 
 
-def busy_cores(seconds: float = 1.0) -> float:
-    """How many cores other processes use while this one sleeps; 0 on systems other than Linux."""
+def busy_cores() -> float:
+    """How many cores other processes use in a second of sleep; 0 on systems other than Linux."""
 
     def ticks() -> tuple[int, int]:
         fields = [
@@ -55,7 +55,7 @@ def busy_cores(seconds: float = 1.0) -> float:
     if not Path("/proc/stat").exists():
         return 0.0
     total, idle = ticks()
-    time.sleep(seconds)
+    time.sleep(1)
     new_total, new_idle = ticks()
     busy_share = 1 - (new_idle - idle) / max(1, new_total - total)
     return busy_share * (os.cpu_count() or 1)
@@ -113,9 +113,7 @@ def gpu_seconds(job: Callable[[], None]) -> float:
     return sum(event.self_device_time_total for event in on_gpu) / 1e6
 
 
-def ceiling(
-    shapes: list[tuple[int, int, int]], device: str, dtype=torch.float32, rounds: int = 7
-) -> float:
+def ceiling(shapes: list[tuple[int, int, int]], device: str, dtype: torch.dtype) -> float:
     """Floating-point operations per second of the fastest of several matrix products.
 
     Each product is computed by torch and by the layers' :func:`linear`, which rounds the factors to
@@ -124,7 +122,6 @@ def ceiling(
     Args:
         shapes: rows, inner dimension and columns of each product.
         device, dtype: of the factors.
-        rounds: number of measurements, of which the median counts.
     """
     jobs, flops = {}, {}
     for rows, inner, columns in shapes:
@@ -134,7 +131,7 @@ def ceiling(
             key = f"{name} {rows} x {inner} x {columns}"
             jobs[key] = partial(product, a, b)
             flops[key] = 2 * rows * inner * columns
-    seconds = median_seconds(jobs, rounds)
+    seconds = median_seconds(jobs, rounds=7)
     return max(flops[key] / seconds[key] for key in jobs)
 
 
