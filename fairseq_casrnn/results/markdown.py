@@ -126,7 +126,8 @@ def cell(text: str) -> str:
 
 
 def number(value: object, digits: int | None = None) -> str:
-    """A number with ``digits`` after the decimal point, or with all digits."""
+    """A number with ``digits`` after the decimal point, or with all digits (None, AS_IS)."""
+    digits = None if digits == AS_IS else digits
     if value is None:
         return ""
     if isinstance(value, int) and not digits:
@@ -149,8 +150,7 @@ def metric_cells(table: Table, name: str, groups: Sequence[Group]) -> list[str]:
     values = [value for group in groups for value in group.values(name)]
     numbers = [value["mean"] if isinstance(value, dict) else value for value in values]
     known = [value for value in numbers if not isinstance(value, str)]
-    digits: int | None = table.digits.get(name, decimals(known))
-    digits = None if digits == AS_IS else digits
+    digits = table.digits.get(name, decimals(known))
     cells = [metric_cell(group.values(name), digits, len(group.single_seeds)) for group in groups]
     if name not in table.best:
         return cells

@@ -318,6 +318,12 @@ def test_figures_without_curves_and_with_two_of_one_name(tmp_path):
         figure.figures(page, [row, row | {"vectors": "glove.txt"}], tmp_path)
 
 
+def test_a_curve_with_numbers_as_given():
+    rows = [{"system": "x", "curves": {"a": [3, 2.25]}}]
+    found = table(rows, curves={"a": "A"}, digits={"a": markdown.AS_IS})
+    assert "| system | 1 | 2 |\n| --- | --- | --- |\n| x | 3 | 2.25 |" in found
+
+
 def test_settings_in_another_order_are_the_same():
     one, other = (
         {"system": "x", "settings": settings, "metrics": {"a": 1.5}, "seed": seed}
