@@ -102,7 +102,12 @@ class StepOptions:
 
 
 def make_parser(step: Step, recipe: Recipe) -> argparse.ArgumentParser:
-    """The parser of a recipe's step."""
+    """The parser of a recipe's step. Raises UserError if parts.option is another option."""
+    if recipe.parts.option in {"help", "dry-run", *OPTIONS} - {"parts"}:
+        raise UserError(
+            f"{recipe.path}: parts.option is {recipe.parts.option}, which is an option of recipes; "
+            "choose another name"
+        )
     behind = f" [-- options of {step.program}]" if step.program else ""
     parser = Parser(
         prog=f"casrnn run {step.name} {recipe.path}",

@@ -116,6 +116,13 @@ def test_mistakes_in_a_recipe_name_file_and_key(text, message, tmp_path):
     assert "\n" not in str(error.value)
 
 
+def test_an_option_of_parts_that_every_recipe_has(tmp_path, capsys):
+    path = write(tmp_path, HEAD + "parts: {option: data}\n")
+    assert cli.main(["run", "train", str(path)]) == 2
+    message = f"{path}: parts.option is data, which is an option of recipes; choose another name"
+    assert capsys.readouterr().err == f"error: {message}\n"
+
+
 def test_missing_keys_and_files(tmp_path):
     with pytest.raises(UserError, match=r"recipe\.yaml: the key archs is missing; add it"):
         load(write(tmp_path, HEAD.replace("archs: [cnn]\n", "")))
