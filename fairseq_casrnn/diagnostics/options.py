@@ -4,6 +4,7 @@ import json
 import re
 
 from fairseq_casrnn.diagnostics.frames import Rules, frame_local
+from fairseq_casrnn.diagnostics.names import suggestion
 from fairseq_casrnn.errors import as_option
 
 TRAIN = "fairseq_cli.train"
@@ -123,6 +124,15 @@ def _wrong_type(error: Exception) -> str | None:
     return f"option {key}: {str(error).splitlines()[0]}; give it a value of that type"
 
 
+def _unknown_key(error: Exception) -> str | None:
+    """A misspelt option in a YAML file; argparse reports those on the command line."""
+    known = frame_local(error, "fairseq.dataclass.utils.merge_with_parent", "dc")
+    if known is None or type(error).__name__ != "ConfigKeyError":
+        return None
+    key = error.full_key.rpartition(".")[2]  # type: ignore[attr-defined]
+    return f"unknown option '{key}'; {suggestion(key, known.__dataclass_fields__)}"
+
+
 def _missing_metric(error: KeyError) -> str | None:
     """``--best-checkpoint-metric`` is not among the metrics of a validation."""
     cfg = frame_local(error, f"{TRAIN}.validate", "cfg")
@@ -167,5 +177,6 @@ RULES: Rules = (
     ((AttributeError, TypeError), _no_data),
     (Exception, _unfit_task),
     (Exception, _wrong_type),
+    (Exception, _unknown_key),
     (json.JSONDecodeError, _malformed_value),
 )

@@ -35,6 +35,15 @@ def test_an_architecture_is_not_accepted_as_model(data, tmp_path):
 
 
 @pytest.mark.full
+def test_a_misspelt_option(data, tmp_path):
+    done = hydra_train(data, tmp_path, "+model.encoder_bidirectionl=true")
+    assert done.returncode != 0
+    sentence = "error: unknown option 'encoder_bidirectionl'; did you mean encoder_bidirectional"
+    assert done.stderr.splitlines()[-1].startswith(sentence)
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("content", "message"),
     [
