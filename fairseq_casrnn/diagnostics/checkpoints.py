@@ -95,6 +95,18 @@ def _missing_position(error: Exception) -> str | None:
     return None
 
 
+def _other_lr_scheduler(error: KeyError) -> str | None:
+    """Of fairseq's schedulers, fixed and manual save no best loss, and all others expect it."""
+    trainer = frame_local(error, f"{TRAINER}.load_checkpoint", "self")
+    if error.args != ("best",) or not trainer:
+        return None
+    path = frame_local(error, f"{TRAINER}.load_checkpoint", "filename")
+    return (
+        f"checkpoint {path} was trained with another --lr-scheduler than "
+        f"{trainer.cfg.lr_scheduler._name}; give that one, or --reset-lr-scheduler"
+    )
+
+
 def _no_ema(error: KeyError) -> str | None:
     # fairseq would use the checkpoint's weights, but has already deleted them.
     trainer = frame_local(error, f"{TRAINER}.load_checkpoint", "self")
@@ -154,6 +166,7 @@ def unsuitable_language_model(error: Exception) -> str | None:
 RULES: Rules = (
     (KeyError, _no_ema_in_seed),
     (KeyError, _no_ema),
+    (KeyError, _other_lr_scheduler),
     ((KeyError, TypeError), _missing_position),
     (Exception, _unreadable_checkpoint),
     (RuntimeError, _other_architecture),

@@ -16,7 +16,6 @@ are right. On small data both take some epochs, while the loss falls. These epoc
 
 import logging
 
-from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.patches.programs import program_module
 
 ATTRIBUTES = ("best", "num_runs")  # of fairseq_cli.train.should_stop_early
@@ -97,16 +96,7 @@ def save_plateau_counters(state: dict, scheduler) -> dict:
 
 
 def restore_plateau_counters(original, self, state: dict) -> None:
-    """Restore the scheduler's counters.
-
-    Raises:
-        UserError: the state belongs to another scheduler.
-    """
-    if "best" not in state:
-        raise UserError(
-            "the checkpoint was trained with another --lr-scheduler than reduce_lr_on_plateau; "
-            "give that one, or --reset-lr-scheduler"
-        )
+    """Restore the scheduler's counters."""
     original(self, state)
     for name in COUNTERS:
         if name in state:  # fairseq's own checkpoints lack it

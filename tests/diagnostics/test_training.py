@@ -207,6 +207,16 @@ def test_another_dictionary(fairseq, other_data, checkpoint):
     assert "or with another dictionary (first difference: encoder.embed_tokens" in sentence
 
 
+@pytest.mark.parametrize("scheduler", ["inverse_sqrt", "reduce_lr_on_plateau"])
+def test_another_lr_scheduler(fairseq, data, checkpoint, scheduler):
+    options = ["--restore-file", checkpoint, "--lr-scheduler", scheduler]
+    assert fairseq.train(data, *options).sentence == (
+        f"checkpoint {checkpoint} was trained with another --lr-scheduler than {scheduler}; give "
+        "that one, or --reset-lr-scheduler"
+    )
+    assert fairseq.train(data, *options, "--reset-lr-scheduler").status == 0
+
+
 @pytest.mark.parametrize("option", ["--restore-file", "--finetune-from-model"])
 def test_damaged_checkpoint(fairseq, data, checkpoint, tmp_path, option):
     """torch would load it."""
