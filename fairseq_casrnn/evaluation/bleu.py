@@ -5,6 +5,8 @@
   comparable between results on data prepared in the same way.
 * *Detokenised sacreBLEU*, case-insensitive, against the raw reference, with the signature that
   makes it comparable across systems (Post 2018).
+
+Text without spaces between words, such as Chinese, is scored in characters.
 """
 
 from __future__ import annotations
@@ -27,18 +29,45 @@ _HYPOTHESIS = re.compile(r"H-([0-9]{1,9})\t[^\t]*\t(.*)")
 _BPE_UNIT = re.compile(r"@@( |$)")
 
 
-def tokenized_metric() -> BLEU:
-    """Tokenised BLEU, not smoothed, of words separated by spaces."""
+def tokenized_metric(tokenizer: str = "none") -> BLEU:
+    """Tokenised BLEU, not smoothed, by default of words separated by spaces."""
     from sacrebleu.metrics import BLEU
 
-    return BLEU(tokenize="none", smooth_method="none", force=True)
+    return BLEU(tokenize=tokenizer, smooth_method="none", force=True)
 
 
-def detokenized_metric() -> BLEU:
+def detokenized_metric(references: Sequence[str]) -> BLEU:
     """Case-insensitive sacreBLEU of running text."""
     from sacrebleu.metrics import BLEU
 
-    return BLEU(lowercase=True)
+    return BLEU(lowercase=True, tokenize=character_tokenizer(references) or "13a")
+
+
+def character_tokenizer(lines: Sequence[str]) -> str | None:
+    """sacreBLEU's tokenizer for text that is written without spaces between words.
+
+    Returns:
+        ``zh`` for Chinese, which splits only Chinese characters; ``char`` for Japanese, Thai, Lao,
+        Khmer and Burmese; None if less than half of the letters are of these scripts.
+    """
+    import regex
+
+    text = "".join(lines)
+    scripts = r"\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+    patterns = r"\p{L}", r"\p{Han}", rf"(?V1)[\p{{L}}&&[{scripts}]]"
+    letters, han, others = (len(regex.findall(pattern, text)) for pattern in patterns)
+    if 2 * (han + others) <= letters:
+        return None
+    return "char" if others > han / 10 else "zh"
+
+
+def has_words(lines: Sequence[str]) -> bool:
+    """Whether spaces separate words, rather than clauses: tokens have at most 4 letters on average.
+
+    For text of :func:`character_tokenizer`; Chinese words have two on average.
+    """
+    tokens = [token for line in lines for token in line.split()]
+    return sum(map(len, tokens)) <= 4 * len(tokens)
 
 
 def ngram_counts(metric: BLEU, hypothesis: str, reference: str) -> list[int]:
@@ -62,13 +91,16 @@ def bleu_of_counts(metric: BLEU, counts: Sequence[int]) -> float:
 def tokenized_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """Corpus BLEU (0 to 100) of tokenised lines, split at spaces, like multi-bleu.perl.
 
-    Without smoothing: it is 0 if no 4-gram of the corpus matches.
+    Without smoothing: it is 0 if no 4-gram of the corpus matches. References in a script without
+    spaces, in which spaces do not separate words, are split into characters.
 
     Raises:
         UserError: the two differ in length.
     """
     check_parallel(hypotheses, references, "the translation", "the reference")
-    return tokenized_metric().corpus_score(list(hypotheses), [list(references)]).score
+    characters = character_tokenizer(references)
+    tokenizer = "none" if characters is None or has_words(references) else characters
+    return tokenized_metric(tokenizer).corpus_score(list(hypotheses), [list(references)]).score
 
 
 def detokenized_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, str]:
@@ -78,7 +110,7 @@ def detokenized_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> tu
         UserError: the two differ in length.
     """
     check_parallel(hypotheses, references, "the translation", "the reference")
-    bleu = detokenized_metric()
+    bleu = detokenized_metric(references)
     score = bleu.corpus_score(list(hypotheses), [list(references)]).score
     return score, str(bleu.get_signature())
 

@@ -70,7 +70,8 @@ def compare_with_baseline(run: Path, baseline: Path, subset: str, metric: str) -
         return Comparison("McNemar", p, f"{counted}p = {p:.2g} (McNemar's exact test, two-sided)")
     if table.kind is TRANSLATION:
         before, after = ([found for _, found in rows] for rows in (theirs, ours))
-        p = bleu_randomization(before, after, [truth for truth, _ in ours], detokenized_metric())
+        references = [truth for truth, _ in ours]
+        p = bleu_randomization(before, after, references, detokenized_metric(references))
         what = "sacreBLEU, "
     else:
         p, what = randomization(span_counts(ours, metric), span_counts(theirs, metric)), ""

@@ -55,6 +55,39 @@ def test_detokenized_bleu_ignores_case_and_tokenises_itself():
     assert "tok:13a" in signature
 
 
+@pytest.mark.parametrize(
+    ("text", "tokenizer"),
+    [
+        (["Sie sagt „Nǐ hǎo“ (你好)."], None),
+        (["오늘은 날씨가 좋다."], None),
+        (["我在IBM工作了3年。", "他很好!"], "zh"),
+        (["今日はとても良い天気です。"], "char"),
+        (["วันนี้อากาศดีมาก"], "char"),
+        ([""], None),
+    ],
+    ids=["German", "Korean", "Chinese", "Japanese", "Thai", "nothing"],
+)
+def test_tokenizer_for_text_without_spaces(text, tokenizer):
+    assert bleu.character_tokenizer(text) == tokenizer
+
+
+def test_bleu_of_text_without_spaces():
+    """One of 8 characters differs: precisions 7/8, 5/7, 3/6, 2/5."""
+    reference, hypothesis = "我在那里工作了。", "我在哪里工作了。"
+    expected = 100 * (7 / 8 * 5 / 7 * 3 / 6 * 2 / 5) ** 0.25
+    assert bleu.tokenized_bleu([hypothesis], [reference]) == pytest.approx(expected)
+    score, signature = bleu.detokenized_bleu([hypothesis], [reference])
+    assert score == pytest.approx(expected)
+    assert "tok:zh" in signature
+
+
+def test_tokenized_bleu_of_segmented_chinese():
+    """Words stay whole: one of 5 differs."""
+    expected = 100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25
+    found = bleu.tokenized_bleu(["他们 在 那里 工作 吗"], ["他们 在 那里 工作 呢"])
+    assert found == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("score", [bleu.tokenized_bleu, bleu.detokenized_bleu])
 def test_unequal_lengths_are_refused(score):
     with pytest.raises(UserError, match="2 lines"):
