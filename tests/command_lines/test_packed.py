@@ -16,13 +16,14 @@ from subword_nmt.learn_bpe import learn_bpe
 
 from fairseq_casrnn import cli
 from fairseq_casrnn.data.subwords import learn_joint_bpe
+from fairseq_casrnn.diagnostics.explain import explained
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.export.command import copy_subwords
 from fairseq_casrnn.inference.loading import read_checkpoint
 from fairseq_casrnn.models import packed
 
 from .conftest import WORDS
-from .programs import fairseq
+from .programs import fairseq, train
 
 pytestmark = [  # fairseq's own
     pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
@@ -123,6 +124,15 @@ def test_fairseq_generate_reads_a_packed_model(model, data):
     found = fairseq("generate", data, "--path", model, "--cpu", "--beam", "4").lines("H")
     path = model.parent / "checkpoint_best.pt"
     assert found == fairseq("generate", data, "--path", path, "--cpu", "--beam", "4").lines("H")
+
+
+def test_a_packed_model_is_not_trained_or_averaged(model, data, tmp_path, capsys):
+    sentence = f"checkpoint {model} is a packed model; give the checkpoint that it was packed from"
+    with pytest.raises(UserError) as caught, explained():
+        train(data, tmp_path, "cas_lstm_tiny", "--finetune-from-model", model)
+    assert str(caught.value) == sentence
+    assert cli.main(["average", str(model), "--output", str(tmp_path / "x.pt")]) == 2
+    assert capsys.readouterr().err.endswith(f"{sentence}\n")
 
 
 def test_subword_units_and_tokenizer_are_packed(run, capsys, tmp_path):
