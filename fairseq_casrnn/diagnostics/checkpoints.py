@@ -15,9 +15,7 @@ CHECK_DIGEST = "fairseq_casrnn.data.dictionaries.check_digest"
 
 def explain_failure(path: str, error: Exception) -> str:
     """Why torch did not load the file at ``path``; torch's message advises unsafe loading."""
-    from fairseq_casrnn.models.packed import is_packed
-
-    if is_packed(path):
+    if os.path.splitext(path)[1] == ".casrnn":
         return f"checkpoint {path} is a packed model; give the checkpoint that it was packed from"
     found = re.search(r"unsupported (?:global|class)\W+(?:GLOBAL )?([\w.]+)", str(error), re.I)
     if found is not None:
