@@ -42,9 +42,15 @@ def _explaining(previous: Callable) -> Callable:
             if sys.stdout is not None:
                 output.flush()
             print(sentence, file=sys.stderr)
+            # From Python 3.13 on, a file that could not be written reports so again when it closes.
+            sys.unraisablehook = ignore
         wait_for_batches()
 
     return hook
+
+
+def ignore(unraisable: object) -> None:
+    """Print nothing about an exception that cannot be raised."""
 
 
 def wait_for_batches(seconds: float = 2.0) -> None:

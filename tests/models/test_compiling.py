@@ -93,7 +93,7 @@ def test_a_launch_waits_for_the_thread_that_compiles(monkeypatch):
         may_end.wait(60)
         compiled.append("kernel")
 
-    kernel = SimpleNamespace(__name__="kernel", warmup=warmup)
+    kernel = SimpleNamespace(__name__="kernel", params=(), warmup=warmup)
     other = SimpleNamespace(__name__="other", warmup=None)
 
     def ahead():
@@ -122,7 +122,7 @@ def test_failed_compilation_is_repeated_at_the_launch(monkeypatch):
     def fail(**_):
         raise RuntimeError("no")
 
-    kernel = SimpleNamespace(__name__="kernel", warmup=fail)
+    kernel = SimpleNamespace(__name__="kernel", params=(), warmup=fail)
     job = lambda: triton_launching.may_launch(kernel, (1, 1), {})  # noqa: E731
     triton_ahead.run(triton_ahead.Job("kernel", job, 1), torch.device("cpu"))
     assert not triton_launching._unfinished

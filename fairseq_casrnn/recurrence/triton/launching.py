@@ -90,10 +90,12 @@ def with_constants(kernel: Any, arguments: dict[str, Any]) -> dict[str, Any]:
 
     In the kernel, fields of other types would not be constants.
     """
-    import triton.language as tl
+    constants = {p.name: arguments[p.name] for p in kernel.params if p.is_constexpr}
+    groups = {name: value for name, value in constants.items() if isinstance(value, tuple)}
+    if not groups:
+        return arguments
+    import triton.language as tl  # Triton may not be installed
 
-    groups = {p.name: arguments[p.name] for p in kernel.params if p.is_constexpr}
-    groups = {name: value for name, value in groups.items() if isinstance(value, tuple)}
     return arguments | {n: type(t)(*map(tl.constexpr, t)) for n, t in groups.items()}
 
 
