@@ -9,6 +9,8 @@ import torch
 from fairseq.data import Dictionary, indexed_dataset
 
 from fairseq_casrnn.checks.binarised import check_binarised
+from fairseq_casrnn.data.streams import whole_text
+from fairseq_casrnn.diagnostics.explain import explained
 from fairseq_casrnn.errors import UserError
 
 from .commands import preprocess, write_corpus
@@ -130,6 +132,14 @@ def test_damaged_old_data(old_data, tmp_path, impl, spoil, sentence):
     spoil(folder)
     with pytest.raises(UserError, match=f"{folder}/.*{sentence}"):
         check()
+
+
+def test_old_data_as_one_text(old_data):
+    """fairseq reads such data as cached unless --dataset-impl is given."""
+    dataset = indexed_dataset.make_dataset(f"{old_data}/{SOURCE}", "cached", True)
+    sentence = "bin does not work with --dataset-impl cached; give --dataset-impl lazy"
+    with pytest.raises(UserError, match=sentence), explained():
+        whole_text(dataset)
 
 
 @pytest.mark.full
