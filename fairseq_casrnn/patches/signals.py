@@ -1,7 +1,8 @@
 """SIGTERM and SIGUSR1, which clusters send before a job ends: save after the update and stop.
 
-The exit status is 128 plus the signal number. The same command resumes the training. Signals before
-the first epoch, and signals with another handler, keep their effect.
+The exit status is 128 plus the signal number. The same command resumes the training, without
+options such as ``--restore-file``. Signals before the first epoch, and signals with another
+handler, keep their effect.
 """
 
 import multiprocessing
@@ -15,9 +16,12 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed
 
+from fairseq_casrnn.errors import as_option
 from fairseq_casrnn.patches.messages import wait_for_batches
 
 SIGNALS = [number for name in ("SIGTERM", "SIGUSR1") if (number := getattr(signal, name, None))]
+DEFAULT = "checkpoint_last.pt"  # of --restore-file
+RESETS = ("reset_optimizer", "reset_dataloader", "reset_meters", "reset_lr_scheduler")
 _received: list[int] = []
 
 
@@ -62,11 +66,22 @@ def stop(trainer, number: int) -> NoReturn:
     if trainer.data_parallel_world_size > 1:
         torch.distributed.barrier(distributed.get_global_group())
     if trainer.is_data_parallel_master:
-        how = "the same command resumes it" if saved else "its options ask for no checkpoint"
+        how = resuming(options) if saved else "its options ask for no checkpoint"
         name, updates = signal.Signals(number).name, trainer.get_num_updates()
         print(f"stopped by {name} after {updates} updates; {how}", file=sys.stderr)
     wait_for_batches()
     raise SystemExit(128 + number)
+
+
+def resuming(options) -> str:
+    """How to resume the training with the ``CheckpointConfig`` ``options``, for a message."""
+    last, given = os.path.join(options.save_dir, DEFAULT), options.restore_file
+    # fairseq would obey these options again.
+    names = [name for name in RESETS if getattr(options, name)]
+    if given != DEFAULT and os.path.realpath(given) != os.path.realpath(last):
+        names = ["restore_file", *names]
+    without = f" without {', '.join(map(as_option, names))}" if names else ""
+    return f"the same command{without} resumes it"
 
 
 def stop_after_update(result, cfg, trainer, task, epoch_itr, valid_subsets, end_of_epoch):

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from fairseq import checkpoint_utils
+from fairseq.dataclass.configs import CheckpointConfig
 from fairseq_cli import train
 from torch.utils.data._utils import worker as loading
 
@@ -84,7 +85,7 @@ def test_signal_during_an_epoch(monkeypatch, end_of_epoch):
     monkeypatch.setattr(train, "validate_and_save", lambda *args: ([None], False))
     monkeypatch.setattr(checkpoint_utils, "save_checkpoint", lambda *args: saved.append(args))
     install.apply(p for p in TABLE if p.target == "fairseq_cli.train.validate_and_save")
-    options = SimpleNamespace(no_save=False, no_last_checkpoints=False)
+    options = CheckpointConfig()
     cfg = SimpleNamespace(checkpoint=options)
     trainer = SimpleNamespace(cfg=cfg, data_parallel_world_size=1, is_data_parallel_master=True)
     trainer.get_num_updates = lambda: 7
@@ -97,6 +98,25 @@ def test_signal_during_an_epoch(monkeypatch, end_of_epoch):
         train.validate_and_save(*update)
     assert stop.value.code == 128 + signal.SIGTERM
     assert saved == [(options, trainer, "epoch", None)]
+
+
+@pytest.mark.parametrize(
+    ("given", "without"),
+    [
+        ({}, ""),
+        ({"restore_file": "run/../run/checkpoint_last.pt"}, ""),
+        ({"restore_file": "other/checkpoint_last.pt"}, " without --restore-file"),
+        ({"reset_optimizer": True, "restore_file": "a"}, " without --restore-file, --reset-optim"),
+        ({"reset_dataloader": True}, " without --reset-dataloader"),
+        ({"finetune_from_model": "a"}, ""),
+    ],
+)
+def test_how_to_resume(given, without):
+    """fairseq reads --restore-file instead of the stopped training's checkpoint."""
+    said = signals.resuming(CheckpointConfig(save_dir="run", **given))
+    assert said.startswith(f"the same command{without}")
+    assert said.endswith(" resumes it")
+    assert ("without" in said) == bool(without)
 
 
 def test_handlers_of_others_are_kept():
