@@ -76,6 +76,15 @@ def _missing_choice(error: ValueError) -> str | None:
     return f"{as_option(found[1])} is missing; give it" if found else None
 
 
+def _no_language_model_task(error: AttributeError) -> str | None:
+    if error.name != "eval_lm_dataloader":
+        return None
+    return (
+        "fairseq-eval-lm is for language models; give --task language_modeling or "
+        "stateful_language_modeling, or use fairseq-validate for another --task"
+    )
+
+
 def _no_bf16(error: AttributeError) -> str | None:
     if "xla_device" not in str(error):
         return None
@@ -172,6 +181,7 @@ RULES: Rules = (
     (Exception, _unknown_to_hydra),
     (ValueError, _other_targets),
     (AttributeError, _no_bf16),
+    (AttributeError, _no_language_model_task),
     (AttributeError, _no_raw_text),
     (Exception, _missing_value),
     ((AttributeError, TypeError), _no_data),

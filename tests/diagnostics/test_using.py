@@ -1,4 +1,4 @@
-"""Errors in ``fairseq-preprocess``, ``-generate``, ``-validate`` and ``-interactive``."""
+"""Errors in fairseq's programs other than ``fairseq-train``."""
 
 import shutil
 
@@ -369,6 +369,14 @@ def test_no_input(interactive, tmp_path):
     )
     done = interactive(b"", "--input", tmp_path)
     assert done.sentence == f"{tmp_path} cannot be used (Is a directory); check the path"
+
+
+# --- fairseq-eval-lm ---------------------------------------------------------------------------
+
+
+def test_perplexity_of_a_translation_model(fairseq, data, checkpoint):
+    done = fairseq("eval-lm", data, "--cpu", "--task", "translation", "--path", checkpoint)
+    assert done.sentence.startswith("fairseq-eval-lm is for language models; give --task language")
 
 
 # --- all programs ------------------------------------------------------------------------------
