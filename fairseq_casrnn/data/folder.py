@@ -109,17 +109,22 @@ def is_prepared(args: argparse.Namespace) -> bool:
         source = f", from {before['source']}" if "source" in before else ""
         other = [name for name in now if name in before and before[name] != now[name]]
         if other:
-            name = other[0]
-            option = as_option(name)
-            was = f"without {option}" if before[name] is None else f"with {option} {before[name]}"
-            wanted = "without it" if now[name] is None else now[name]
+            option = as_option(other[0])
+            old, new = (as_typed(options[other[0]]) for options in (before, now))
+            was = f"with {option} {old}" if old else f"without {option}"
             raise UserError(
-                f"{args.out} was prepared {was}, not {wanted}; give another --out, or --force to "
-                "prepare it again"
+                f"{args.out} was prepared {was}, not {new or 'without it'}; give another --out, or "
+                "--force to prepare it again"
             )
         check_unchanged(args, before.get(INPUT_CHECKSUMS))
     print(f"{args.out} is already prepared{source}; --force prepares it again")
     return True
+
+
+def as_typed(value: object) -> str:
+    """An option's value as on a command line; empty for None."""
+    values = value if isinstance(value, list) else [value]
+    return " ".join(str(one) for one in values if one is not None)
 
 
 def input_files(args: argparse.Namespace) -> Iterator[Path]:

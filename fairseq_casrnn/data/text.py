@@ -72,6 +72,11 @@ def _decompress(module, path: Path) -> bytes:
     return bytes(content)
 
 
+def ending(path: Path) -> str:
+    """The last suffix of a file's name besides ``.gz`` and ``.xz``: ``.csv`` of ``x.csv.gz``."""
+    return Path(path.stem if path.suffix.lower() in COMPRESSED else path.name).suffix
+
+
 def is_utf16(data: bytes) -> bool:
     """Whether the start of a file, or all of it, has UTF-16's byte-order mark or a zero byte."""
     return data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in data

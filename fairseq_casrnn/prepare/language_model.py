@@ -67,6 +67,9 @@ def read_units(args: argparse.Namespace, text: Path) -> dict[str, list[str]]:
 def read_corpus(args: argparse.Namespace) -> dict[str, list[str]]:
     """The tokenised lines of each split. Raises UserError if a file is invalid."""
     splits = {name: read_text(getattr(args, name), args) for name in SPLITS if getattr(args, name)}
+    for name, lines in splits.items():
+        if not lines:
+            raise UserError(f"{getattr(args, name)} has no text; give another with --{name}")
     lines = splits["train"]
     for name in ("test", "valid"):
         if name in splits:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_casrnn.data.text import COMPRESSED, is_utf16, not_text, read_bytes, text_lines
+from fairseq_casrnn.data.text import ending, is_utf16, not_text, read_bytes, text_lines
 from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.data.words import BYTE_ORDER_MARK
 from fairseq_casrnn.errors import UserError, counted
@@ -81,10 +81,10 @@ def read_table(path: Path, skip_malformed: bool = False) -> Table:
         UserError: the file cannot be read, or a line is malformed.
     """
     lines = read_utf8(path)
-    ending = Path(path.stem if path.suffix in COMPRESSED else path.name).suffix.lower()
-    if ending in JSON or first_line(lines).startswith("{"):
+    suffix = ending(path).lower()
+    if suffix in JSON or first_line(lines).startswith("{"):
         return read_json_objects(path, lines)
-    delimiters = {".tsv": "\t", ".csv": ",;\t"}.get(ending, "\t,;")
+    delimiters = {".tsv": "\t", ".csv": ",;\t"}.get(suffix, "\t,;")
     if separator := re.fullmatch("sep=([,;\t])", lines[0]):  # written for spreadsheets
         delimiters, lines[0] = separator[1], ""
     try:

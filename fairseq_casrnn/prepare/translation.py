@@ -12,10 +12,10 @@ from fairseq_casrnn.data.folder import SPLITS
 from fairseq_casrnn.data.prepared import TOKENS
 from fairseq_casrnn.data.readers import add_split_seed
 from fairseq_casrnn.data.text import (
-    COMPRESSED,
     LANGUAGE,
     Pair,
     check_parallel,
+    ending,
     is_clean,
     tokenize_pairs,
 )
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> None:
             raise UserError(f"--{name} has {len(files)} files; give two, or one with tabs")
     for number, side in enumerate(("source", "target")):
         option = f"{side}_lang"
-        setattr(args, option, getattr(args, option) or ending(args.train, number))
+        setattr(args, option, getattr(args, option) or language_of(args.train, number))
         if not LANGUAGE.fullmatch(getattr(args, option)):
             raise UserError(f"--{side}-lang is {getattr(args, option)}; give a code such as de")
     if args.source_lang == args.target_lang:
@@ -83,12 +83,12 @@ def run(args: argparse.Namespace) -> None:
     prepare(lambda: read_corpus(args), args)
 
 
-def ending(files: Sequence[Path], number: int) -> str:
+def language_of(files: Sequence[Path], number: int) -> str:
     """The language code in a file's name. Raises UserError if there is none."""
     side = ("source", "target")[number]
     if len(files) == 2:
         name = files[number]
-        found = Path(name.stem if name.suffix in COMPRESSED else name.name).suffix[1:]
+        found = ending(name).removeprefix(".")
         if LANGUAGE.fullmatch(found) and found not in ("tsv", "txt"):
             return found
         raise UserError(f"the name of {name} has no {side} language; give --{side}-lang")
@@ -116,7 +116,7 @@ def read_corpus(args: argparse.Namespace) -> ParallelCorpus:
     raw["train"] = drop_repeated(raw, notes)
     tokenised = {name: tokenise(name, raw[name], args) for name in SPLITS}
     for name in SPLITS[1:]:
-        fit = [max(map(words, pair)) <= args.max_length for pair in tokenised[name]]
+        fit = [max(map(word_count, pair)) <= args.max_length for pair in tokenised[name]]
         long = fit.count(False)
         if long and name not in missing:
             notes[f"longer than --max-length, but kept in {name}"] = long
@@ -141,7 +141,7 @@ def clean(pairs: list[Pair], args: argparse.Namespace, notes: dict[str, object])
         notes["empty, too long or too different in length, left out of train"] = dropped
     if not kept:
         raise UserError("no pair is left for training; check --max-length and --max-ratio")
-    notes[TOKENS] = sum(1 + max(map(words, pair)) for pair in kept)
+    notes[TOKENS] = sum(1 + max(map(word_count, pair)) for pair in kept)
     return kept
 
 
@@ -246,6 +246,6 @@ def tokenise(name: str, pairs: list[Pair], args: argparse.Namespace) -> list[Pai
     return tokenize_pairs(pairs, (args.source_lang, args.target_lang), args.workers)
 
 
-def words(text: str) -> int:
+def word_count(text: str) -> int:
     """The number of words of tokenised text."""
     return len(text.split())

@@ -66,6 +66,10 @@ def test_a_folder_of_texts(tmp_path, capsys):
     assert "texts has changed since" in capsys.readouterr().err
     assert prepare("--train", texts / "more" / "..", "--valid", tmp_path, *options, "--force") == 2
     assert f"{tmp_path} has no file *.txt, *.gz or *.xz; give a text" in capsys.readouterr().err
+    for name in ("c.txt", "b.txt", "a.txt.GZ"):
+        (texts / name).unlink()
+    assert prepare("--train", tmp_path / "out" / "text", "--valid", texts, *options, "--force") == 2
+    assert f"{texts} has no text; give another with --valid" in capsys.readouterr().err
 
 
 def test_text_that_is_already_tokenised(tmp_path, capsys):

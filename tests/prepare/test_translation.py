@@ -1,5 +1,6 @@
 """``casrnn prepare translation``, and its commands in the documentation."""
 
+import gzip
 import json
 import random
 import re
@@ -52,10 +53,16 @@ def prepared_pairs(out):
     }  # fmt: skip
 
 
-def test_two_files_or_one(tmp_path):
+def test_two_files_or_one(tmp_path, capsys):
     rows = list(pairs())
     files = write_files(tmp_path, rows)
-    assert prepare("--train", *files, "--out", tmp_path / "a") == 0
+    packed = [file.with_name(f"{file.name}.GZ") for file in files]
+    for file, path in zip(files, packed, strict=True):
+        path.write_bytes(gzip.compress(file.read_bytes()))
+    assert prepare("--train", *packed, "--out", tmp_path / "a") == 0
+    assert prepare("--train", *files, "--out", tmp_path / "a") == 2
+    names = [" ".join(map(str, paths)) for paths in (packed, files)]
+    assert f"was prepared with --train {names[0]}, not {names[1]}; giv" in capsys.readouterr().err
     write_lines(tmp_path / "x.tsv", (f"{a}\t{b}\tcredit" for a, b in rows))
     options = ("--source-lang", "de", "--target-lang", "en")
     assert prepare("--train", tmp_path / "x.tsv", *options, "--out", tmp_path / "b") == 0
