@@ -52,8 +52,8 @@ def check_at_least(minimum: float, **options: float | None) -> None:
             raise UserError(f"{as_option(name)} is {value}; it must be at least {minimum}")
 
 
-def quoted(text: str, longest: int = 60) -> str:
-    """A text in quotation marks for a message, with at most ``longest`` characters."""
-    if len(text) > longest:
-        return f"'{printable(text[:longest])}…' ({len(text)} characters)"
+def quoted(text: str) -> str:
+    """A text in quotation marks for a message, with at most 60 characters."""
+    if len(text) > 60:
+        return f"'{printable(text[:60])}…' ({len(text)} characters)"
     return f"'{printable(text)}'"

@@ -275,10 +275,8 @@ class TaggingDataset(LengthSortedDataset):
             char_ids = [sample["characters"] for sample in samples]
             batch["net_input"]["spelling"] = self._spelling(char_ids, longest)
         if samples[0]["tags"] is not None:
-            target = torch.full((len(samples), longest), -1)
-            for row, sample in zip(target, samples, strict=True):
-                row[: len(sample["tags"])] = sample["tags"]
-            batch["target"] = target
+            tags = [sample["tags"] for sample in samples]
+            batch["target"] = data_utils.collate_tokens(tags, -1, pad_to_length=longest)
         return batch
 
     def _spelling(self, sentences: list, longest: int) -> torch.Tensor:

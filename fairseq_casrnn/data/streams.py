@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from fairseq.data import FairseqDataset, MonolingualDataset, TokenBlockDataset
+from fairseq.data import FairseqDataset, MonolingualDataset, TokenBlockDataset, data_utils
 from torch import Tensor
 
 from fairseq_casrnn.errors import UserError
@@ -94,18 +94,14 @@ class StreamDataset(FairseqDataset):
         """
         if not samples:
             return {}
-        rows = len(samples)
-        width = max(len(sample["target"]) for sample in samples)
-        source = torch.full((rows, max(width, 1)), self.pad)
-        target = source.clone()
-        for row, sample in enumerate(samples):
-            length = len(sample["target"])
-            source[row, :length] = sample["source"]
-            target[row, :length] = sample["target"]
+        source, target = (
+            data_utils.collate_tokens([one[side] for one in samples], self.pad, pad_to_length=1)
+            for side in ("source", "target")
+        )
         lengths = torch.tensor([len(sample["target"]) for sample in samples])
         return {
             "id": torch.tensor([sample["id"] for sample in samples]),
-            "nsentences": rows,
+            "nsentences": len(samples),
             "ntokens": int(lengths.sum()),
             "net_input": {"src_tokens": source, "src_lengths": lengths},
             "target": target,
