@@ -13,7 +13,12 @@ from fairseq_casrnn.errors import UserError
 
 # The files of the models, in the folder of the text.
 BPE_CODES = "bpe.codes"
-SENTENCEPIECE = "sentencepiece.model"  # for fairseq's --bpe sentencepiece
+SENTENCEPIECE = "sentencepiece.model"
+# The model's file, and fairseq's option for it, by fairseq's name of the units (--bpe).
+UNITS = {
+    "sentencepiece": (SENTENCEPIECE, "sentencepiece_model"),
+    "subword_nmt": (BPE_CODES, "bpe_codes"),
+}
 
 
 def learn_joint_bpe(sides: Sequence[Iterable[str]], operations: int, codes_path: Path) -> None:
@@ -109,9 +114,13 @@ def apply_pieces(lines: Sequence[str], model: bytes) -> list[str]:
     return [" ".join(pieces) for pieces in processor.encode(list(lines), out_type=str)]
 
 
-def find_model(data_bin: Path) -> Path | None:
-    """The model of a folder of binarised data, in it or in ``text`` beside it; None if missing."""
-    for folder in (data_bin, data_bin / ".." / "text"):
-        if (folder / SENTENCEPIECE).is_file():
-            return folder / SENTENCEPIECE
-    return None
+def find_units(data_bin: Path) -> tuple[str, Path]:
+    """The name in UNITS of binarised data's subword units, and the model, there or in ``../text``.
+
+    For data in words, the name is empty.
+    """
+    for units, (name, _) in UNITS.items():
+        for folder in (data_bin, data_bin / ".." / "text"):
+            if (folder / name).is_file():
+                return units, folder / name
+    return "", data_bin

@@ -17,7 +17,7 @@ from typing import NoReturn, TextIO
 import fairseq_casrnn
 from fairseq_casrnn.console.program import Parser, captured_log, run_main, show, split_at_dashes
 from fairseq_casrnn.data.prepared import prepared_languages
-from fairseq_casrnn.data.subwords import BPE_CODES, find_model
+from fairseq_casrnn.data.subwords import find_units
 from fairseq_casrnn.data.text import detokenize_lines, read_lines
 from fairseq_casrnn.diagnostics.explain import explained
 from fairseq_casrnn.diagnostics.names import shorten_choices
@@ -77,10 +77,8 @@ def generate(
     command = [str(data / "data-bin"), "--user-dir", USER_DIR]
     command += ["--path", str(checkpoint), "--beam", str(beam), "--gen-subset", "test"]
     command += [*MODEL_LIMITS, "--max-tokens", "4000"]
-    if (data / "text" / BPE_CODES).exists():
-        command += ["--post-process", "subword_nmt"]
-    elif find_model(data / "data-bin"):
-        command += ["--post-process", "sentencepiece"]
+    units, _ = find_units(data / "data-bin")
+    command += ["--post-process", units] if units else []
     with explained(), replacing(output) as draft, open(draft, "w", encoding="utf-8") as file:
         log = _run_generate([*command, *extra], file)
     speed = _SPEED.search(log)

@@ -129,7 +129,7 @@ def copy_subwords(read: Checkpoint, data: Path | None, folder: Path) -> dict[str
         The part of ``export.json`` on raw text: languages, tokenizer, file of subword units. It
         is empty if these are unknown.
     """
-    from fairseq_casrnn.data.subwords import BPE_CODES, SENTENCEPIECE
+    from fairseq_casrnn.data.subwords import UNITS
     from fairseq_casrnn.models.text_files import text_files
 
     try:
@@ -137,10 +137,7 @@ def copy_subwords(read: Checkpoint, data: Path | None, folder: Path) -> dict[str
     except UserError:  # they were not kept, and the model does not need them
         return {}
     raw = {name: options.get(name, "") for name in ("source_lang", "target_lang", "tokenizer")}
-    for option, name in (
-        ("bpe_codes", BPE_CODES),
-        ("sentencepiece_model", SENTENCEPIECE),
-    ):
+    for name, option in UNITS.values():
         if option in options:
             shutil.copy(options[option], folder / name)
             raw["subwords"] = name

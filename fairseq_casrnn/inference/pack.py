@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fairseq_casrnn import __version__, register
 from fairseq_casrnn.console.program import captured_log
-from fairseq_casrnn.data.subwords import BPE_CODES, SENTENCEPIECE, find_model
+from fairseq_casrnn.data.subwords import UNITS, find_units
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable, replacing
 from fairseq_casrnn.inference.average import load
@@ -97,9 +97,8 @@ def contents(
         if args.bpe_codes:
             found = replace(found, subwords=args.bpe_codes, bpe="subword_nmt")
         files = {name: found.data / name for name in dictionaries(found.data, cfg)}
-        if found.subwords is not None:
-            name = BPE_CODES if found.bpe == "subword_nmt" else SENTENCEPIECE
-            files[name] = found.subwords
+        if found.bpe:
+            files[UNITS[found.bpe][0]] = found.subwords
         return files, manifest | found.options()
     if kind is None:
         raise UserError(f"{checkpoint} is a model of the task {task}, which cannot be packed")
@@ -107,9 +106,10 @@ def contents(
     files = {name: folder / name for name in dictionaries(folder, cfg)}
     if kind is LANGUAGE_MODEL:
         manifest[TEXT] = text_options(folder)
-        if (pieces := find_model(folder)) is not None:
-            files[SENTENCEPIECE] = pieces
-            manifest["bpe"] = "sentencepiece"
+        units, model = find_units(folder)
+        if units == "sentencepiece":
+            files[model.name] = model
+            manifest["bpe"] = units
     return files, manifest
 
 

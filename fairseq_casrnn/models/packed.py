@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data.prepared import OPTIONS_FILE, read_json
-from ..data.subwords import BPE_CODES, SENTENCEPIECE
+from ..data.subwords import BPE_CODES, SENTENCEPIECE, UNITS
 from ..data.values import parse_json
 from ..errors import UserError, quoted
 
@@ -155,8 +155,5 @@ def task_options(folder: Path) -> dict[str, str]:
     """The options of a packed model's task: languages, tokenizer, subword units."""
     manifest = read_manifest(folder) or {}
     found = {name: str(manifest[name]) for name in TASK_OPTIONS if name in manifest}
-    if (folder / BPE_CODES).is_file():
-        found["bpe_codes"] = str(folder / BPE_CODES)
-    if (folder / SENTENCEPIECE).is_file():
-        found["sentencepiece_model"] = str(folder / SENTENCEPIECE)
-    return found
+    models = {option: folder / name for name, option in UNITS.values()}
+    return found | {option: str(model) for option, model in models.items() if model.is_file()}

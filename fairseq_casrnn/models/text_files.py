@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data.prepared import OPTIONS_FILE, read_json
-from ..data.subwords import BPE_CODES, SENTENCEPIECE, find_model
+from ..data.subwords import BPE_CODES, SENTENCEPIECE, UNITS, find_units
 from ..errors import UserError
 from ..runs.layout import find_data, languages
 from .packed import task_options
@@ -22,16 +22,16 @@ class TranslationFiles:
         data: folder of the dictionaries.
         source, target: language codes.
         tokenizer: name of a fairseq tokenizer, or "" for tokenised text.
-        subwords: file of BPE codes or of a SentencePiece model, or None.
-        bpe: ``subword_nmt``, ``sentencepiece`` or "".
+        bpe: name of the subword units in :data:`.subwords.UNITS`, or "" for words.
+        subwords: their model.
     """
 
     data: Path
     source: str
     target: str
     tokenizer: str
-    subwords: Path | None = None
-    bpe: str = ""
+    bpe: str
+    subwords: Path
 
     def options(self) -> dict[str, str]:
         """The options of task and text that are not file names."""
@@ -41,8 +41,7 @@ class TranslationFiles:
 
     def file_options(self) -> dict[str, str]:
         """The options that are file names."""
-        name = {"subword_nmt": "bpe_codes", "sentencepiece": "sentencepiece_model"}.get(self.bpe)
-        return {name: str(self.subwords)} if name else {}
+        return {UNITS[self.bpe][1]: str(self.subwords)} if self.bpe else {}
 
 
 def translation_files(
@@ -65,19 +64,14 @@ def translation_files(
     assert target is not None
     options = read_json(place / OPTIONS_FILE) if (place / OPTIONS_FILE).is_file() else None
     tokenizer = "" if options is None else options.get("tokenizer", "moses_lowercase")
-    known = place, source, target, tokenizer
-    if pieces := find_model(place):
-        return TranslationFiles(*known, pieces, "sentencepiece")
-    for folder in (place, place / ".." / "text"):
-        if (folder / BPE_CODES).is_file():
-            return TranslationFiles(*known, folder / BPE_CODES, "subword_nmt")
+    bpe, subwords = find_units(place)
     for name, option in ((SENTENCEPIECE, "sentencepiece"), (BPE_CODES, "bpe_operations")):
-        if options and options.get(option):
+        if options and options.get(option) and not bpe:
             raise UserError(
                 f"{place / '..' / 'text' / name} of the training data does not exist; keep it "
                 "beside data-bin"
             )
-    return TranslationFiles(*known)
+    return TranslationFiles(place, source, target, tokenizer, bpe, subwords)
 
 
 def text_files(

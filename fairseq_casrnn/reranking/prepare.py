@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fairseq_casrnn.data.folder import SPLITS, run_fairseq_preprocess
 from fairseq_casrnn.data.prepared import prepared_folder, prepared_languages
-from fairseq_casrnn.data.subwords import BPE_CODES, find_model
+from fairseq_casrnn.data.subwords import find_units
 from fairseq_casrnn.data.text import read_lines, write_lines
 from fairseq_casrnn.diagnostics.explain import explained
 from fairseq_casrnn.errors import UserError
@@ -54,12 +54,13 @@ def run(args: argparse.Namespace) -> None:
 
 def units(data: Path) -> str:
     """The units of a corpus's binarised texts: ``bpe`` or ``tok``. Raises UserError for others."""
-    if find_model(data / "data-bin"):
+    found, _ = find_units(data / "data-bin")
+    if found == "sentencepiece":
         raise UserError(
             f"{data} has SentencePiece units, which reranking cannot join; prepare it with "
             "--bpe-operations"
         )
-    return "bpe" if (data / "text" / BPE_CODES).is_file() else "tok"
+    return "bpe" if found else "tok"
 
 
 def write_texts(data: Path, out: Path, source: str, target: str) -> None:

@@ -44,13 +44,13 @@ def load(args: argparse.Namespace) -> Predictor:
 
 def load_language_model(read: loading.Checkpoint, data: Path) -> LanguageModelPredictor:
     """A language model, with the tokenizer or SentencePiece model of its data."""
-    from fairseq_casrnn.data.subwords import apply_pieces, find_model
+    from fairseq_casrnn.data.subwords import apply_pieces, find_units
     from fairseq_casrnn.models.packed import text_options
 
     model, task = loading.load_language_model(read, data)
     tokenizer_options = {"tokenizer": "whitespace"} | text_options(data)
-    file = find_model(data)
-    pieces = None if file is None else file.read_bytes()
+    units, file = find_units(data)
+    pieces = file.read_bytes() if units == "sentencepiece" else None
 
     def split(text: str) -> list[str]:
         found = words(text, **tokenizer_options)

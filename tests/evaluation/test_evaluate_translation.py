@@ -180,7 +180,8 @@ def test_generation_command(tmp_path, monkeypatch):
         seconds.append(time)
         assert evaluate_translation.generate(*where) == speed
     assert (tmp_path / "generated").read_text() == "H-0\t-1\tx\n"
-    (tmp_path / "text").mkdir()
+    for name in ("data-bin", "text"):
+        (tmp_path / name).mkdir()
     (tmp_path / "text" / "bpe.codes").touch()
     evaluate_translation.generate(*where)
     of_words, _, of_units = asked
