@@ -208,7 +208,7 @@ def label_of(table: Table, line: int, cell: str | None) -> str:
 
 
 def drop_unlabelled(splits: dict[str, list[LabelledRow]], notes: dict[str, object]) -> None:
-    """Drop the rows with the label "-", unless "+" is a label, too."""
+    """Drop the rows labelled "-", unless "+" is a label, too, or there are only two labels."""
     labels = {row.label for rows in splits.values() for row in rows}
     if "+" in labels or len(labels) < 3:
         return
