@@ -118,10 +118,24 @@ def make_cells(name: str, options: Any, num_layers: int, *, interleaved: bool) -
     """The cells of a stack of the family ``name``, from the bottom.
 
     Raises:
-        UserError: cells that cannot be combined, or cannot be the bottom layer or ``interleaved``.
+        UserError: cells that cannot be combined, or cannot be the bottom layer or ``interleaved``;
+            ``zero_params`` that are not in ``params``; a block of ``bias_one_gates`` that does not
+            exist.
     """
     make_cell = family(name).make_cell
     cells = [make_cell(k, options) for k in range(num_layers)]
+    for cell in cells:
+        unknown = set(cell.zero_params) - {param for param, _ in cell.params}
+        if unknown:
+            raise UserError(
+                f"{type(cell).__name__}.zero_params is {cell.zero_params!r}, but params has no "
+                f"{min(unknown)!r}; give a tuple of names of params, such as ('scale',)"
+            )
+        if max(cell.bias_one_gates, default=0) >= cell.ih_blocks:
+            raise UserError(
+                f"{type(cell).__name__}.bias_one_gates is {cell.bias_one_gates!r}, but there are "
+                f"ih_blocks = {cell.ih_blocks} blocks, from 0 on; use () if no bias starts at 1"
+            )
     if len({cell.has_cell for cell in cells}) > 1:
         raise UserError(
             f"some layers of {name} have a cell state and others have none; give its make_cell "

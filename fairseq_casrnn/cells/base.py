@@ -96,7 +96,7 @@ class Cell:
 
         Raises:
             TypeError: one of ``step``, ``forward_`` and ``backward_`` is redefined but another one
-                inherited.
+                inherited; one of ``forward_`` and ``backward_`` is missing.
         """
         versions = ("step", "forward_", "backward_")
         own = [name for name in versions if name in vars(cls)]
@@ -106,6 +106,11 @@ class Cell:
                 f"{cls.__name__} defines {' and '.join(own)} but inherits "
                 f"{' and '.join(inherited)}, which compute the base class's step: define "
                 f"{'it' if len(inherited) == 1 else 'them'} as well, or derive from Cell"
+            )
+        missing = [name for name in versions[1:] if getattr(cls, name) is getattr(Cell, name)]
+        if len(missing) == 1:
+            raise TypeError(
+                f"{cls.__name__} lacks {missing[0]}: define both forward_ and backward_, or neither"
             )
         if "kernel" not in vars(cls):
             cls.kernel = None

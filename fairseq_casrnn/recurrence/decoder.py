@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..cells.base import Cell
-from .inputs import cast
+from .inputs import cast, take_step
 from .mixture import mix
 
 
@@ -134,7 +134,8 @@ def run_reference(d: DecoderInputs) -> tuple[Tensor, Tensor]:
     for t in range(d.embedded.size(0)):
         x, lower_c = torch.cat([d.embedded[t], feed], dim=-1), None
         for k, layer in enumerate(d.layers):
-            h[k], lower_c = layer.cell.step(
+            h[k], lower_c = take_step(
+                layer.cell,
                 F.linear(x, layer.weight_ih, layer.bias),
                 F.linear(h[k], layer.weight_hh),
                 h[k],

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ..cells.base import Cell
+from ..errors import UserError
 
 MaybeTensor = TypeVar("MaybeTensor", Tensor, Tensor | None)
 """A function that gets a Tensor returns a Tensor; one that may get None may return None."""
@@ -34,6 +35,36 @@ def cast(tensor: MaybeTensor, dtype: torch.dtype) -> MaybeTensor:
 def wants_gradient(*tensors: Tensor | None) -> bool:
     """Whether autograd records operations on these; None among them is ignored."""
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+
+
+def take_step(
+    cell: Cell, gx: Tensor, gh: Tensor, h: Tensor, c: Tensor | None, **reads: Any
+) -> tuple[Tensor, Tensor | None]:
+    """:meth:`Cell.step`, checked, since PyTorch would broadcast states of other shapes.
+
+    Raises:
+        UserError: it does not return h and c, ``(B, H)`` each, or h and None without a cell state.
+    """
+    states: Any = cell.step(gx, gh, h, c, **reads)
+    expected = [h.shape, h.shape if cell.has_cell else None]
+    # A tensor is not unpacked: h alone would be h and c in a batch of two.
+    parts = list(states) if isinstance(states, tuple | list) else [states]
+    found = [part.shape if isinstance(part, Tensor) else part for part in parts]
+    if found != expected:
+        raise UserError(
+            f"{type(cell).__name__}.step returns {describe(found)}; it must return the new h and "
+            f"{'c, both' if cell.has_cell else 'None, h'} of shape {tuple(h.shape)}"
+        )
+    new_h, new_c = parts
+    return new_h, new_c
+
+
+def describe(shapes: list[Any]) -> str:
+    """What a step returned, in words: shapes of tensors, and other values."""
+    return " and ".join(
+        f"a tensor {tuple(shape)}" if isinstance(shape, torch.Size) else repr(shape)
+        for shape in shapes
+    )
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from .inputs import (
     accumulation_dtype,
     autocast,
     cast,
+    take_step,
 )
 from .mixture import HardRouting
 
@@ -113,7 +114,8 @@ def one_step(
     wide = accumulation_dtype(weight_hh.dtype)
     mixture = mixture.weights(wide) if isinstance(mixture, HardRouting) else mixture
     gx, gh = F.linear(x, weight_ih, bias), F.linear(h, weight_hh)
-    new_h, new_c = cell.step(
+    new_h, new_c = take_step(
+        cell,
         cast(gx, wide),
         cast(gh, wide),
         cast(h, wide),

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch._higher_order_ops.scan import scan
 
-from .inputs import LayerInputs, LayerOutputs, MaybeTensor
+from .inputs import LayerInputs, LayerOutputs, MaybeTensor, take_step
 
 
 def run(inputs: LayerInputs) -> LayerOutputs:
@@ -25,7 +25,8 @@ def run(inputs: LayerInputs) -> LayerOutputs:
     params = tuple(inputs.params)
     steps_h, steps_c = [], []
     for t in range(gx.size(0)):
-        h, c = cell.step(
+        h, c = take_step(
+            cell,
             gx[t],
             F.linear(h, inputs.weight_hh),
             h,
@@ -64,7 +65,8 @@ def scanned(inputs: LayerInputs) -> tuple[Tensor, Tensor | None]:
         state: tuple[Tensor, ...], parts: tuple[Tensor, ...]
     ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         reads = dict(zip(names, parts, strict=True))
-        h, new_c = cell.step(
+        h, new_c = take_step(
+            cell,
             reads["gx"],
             F.linear(state[0], inputs.weight_hh),
             state[0],

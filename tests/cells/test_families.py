@@ -257,7 +257,62 @@ def test_overriding_only_some_versions_of_the_step_is_refused(own, inherited):
     message = f"Clamped defines {' and '.join(own)} but inherits {inherited}"
     with pytest.raises(TypeError, match=message):
         type("Clamped", (LSTMCell,), {name: getattr(LSTMCell, name) for name in own})
-    type("Clamped", (Cell,), {name: getattr(LSTMCell, name) for name in own})
+
+
+@pytest.mark.parametrize(("has", "lacks"), [("forward_", "backward_"), ("backward_", "forward_")])
+def test_half_of_the_in_place_step_is_refused(has, lacks):
+    """Otherwise ``step`` alone would run, and a comparison with ``step`` would find no error."""
+    own = {name: getattr(LSTMCell, name) for name in ("step", has)}
+    with pytest.raises(TypeError, match=f"Half lacks {lacks}: define both"):
+        type("Half", (Cell,), own)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"zero_params": ("sclae",)}, r"zero_params is \('sclae',\), but params has no 'sclae'"),
+        ({"zero_params": "scale"}, r"zero_params is 'scale', .*; give a tuple of names"),
+        ({"ih_blocks": 1}, r"bias_one_gates is \(1,\), but there are ih_blocks = 1"),
+    ],
+)
+def test_inconsistent_attributes_are_refused(monkeypatch, attributes, message):
+    cell = type("Odd", (HalvedCell,), {"params": (("scale", None),), **attributes})
+    monkeypatch.setitem(FAMILIES, "odd", Family(lambda k, options: cell()))
+    with pytest.raises(UserError, match=f"Odd.{message}"):
+        layers.build("odd", I, H, 1)
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (lambda h, c: h, r"a tensor \(2, 4\); it must return the new h and c, both of shape"),
+        (lambda h, c: (h, None), r"a tensor \(2, 4\) and None; it must"),
+        (lambda h, c: (h, c.mean(1, True)), r"a tensor \(2, 4\) and a tensor \(2, 1\); it must"),
+        (lambda h, c: (h.mean(0), c), r"a tensor \(4,\) and a tensor \(2, 4\); it must"),
+        (lambda h, c: None, "None; it must"),
+    ],
+)
+def test_a_step_that_returns_something_else_is_refused(monkeypatch, result, message):
+    """PyTorch would unpack h of a batch of two, and broadcast other shapes."""
+
+    class Other(Cell):
+        def step(self, gx, gh, h, c, **unused):
+            return result(*LSTMCell().step(gx, gh, h, c))
+
+    monkeypatch.setitem(FAMILIES, "other", Family(lambda k, options: Other()))
+    layer = layers.build("other", 3, 4, 1)
+    decoder_layer = DecoderLayer(Other(), *layers.build("other", 8, 4, 1).layer_parameters(0)[:3])
+    state, source = torch.zeros(1, 2, 4), torch.zeros(2, 5, 4)
+    inputs = DecoderInputs(
+        [decoder_layer], torch.zeros(6, 2, 4), state, state, source, source, None, torch.ones(4, 8)
+    )
+    for run in (
+        lambda: layer(torch.zeros(6, 2, 3)),
+        lambda: layer.step(torch.zeros(2, 3), None),
+        lambda: decoding.run("reference", inputs),
+    ):
+        with pytest.raises(UserError, match=f"Other.step returns {message}"):
+            run()
 
 
 @every_case

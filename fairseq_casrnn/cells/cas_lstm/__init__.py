@@ -55,13 +55,13 @@ class CASCell(Cell):
     hh_blocks = 5
     lower_cell = True
     bias_one_gates = (1, 4)
-    zero_params = ("lam_logit",)  # λ = 0.5
 
     def __init__(self, lam: float | str | None = 0.5):
         self.lam = parse_lam(lam)
         self.trainable = self.lam == "trainable"
         if self.trainable:
             self.params = (("lam_logit", None),)
+            self.zero_params = ("lam_logit",)  # λ = 0.5
 
     @property
     def kernel(self) -> str:  # type: ignore[override] # not for a class as a whole
