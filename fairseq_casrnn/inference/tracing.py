@@ -158,7 +158,7 @@ def _recording_run_layer(stack, traces: list[LayerTrace]):
         if not cell.is_fused():
             raise UserError(
                 f"the gates of {type(cell).__name__} cannot be recorded: it only has step, and "
-                "they are recorded from forward_; give it a forward_"
+                "they are recorded from forward_; give it forward_ and backward_"
             )
         w_ih, w_hh, bias, params = stack.layer_parameters(k, suffix)
         mixture = stack.mixture_weights(k, suffix, x, direction.tokens)
