@@ -414,13 +414,18 @@ def load(folder: str | Path) -> Model:
 
 
 def chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Yields lists of ``size`` lines."""
+    """Yields lists of ``size`` lines; before an invalid line, the lines that are left."""
     batch: list[str] = []
-    for line in lines:
-        batch.append(line)
-        if len(batch) == size:
+    try:
+        for line in lines:
+            batch.append(line)
+            if len(batch) == size:
+                yield batch
+                batch = []
+    except SystemExit:  # of an invalid line
+        if batch:
             yield batch
-            batch = []
+        raise
     if batch:
         yield batch
 

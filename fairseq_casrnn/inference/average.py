@@ -19,6 +19,7 @@ from fairseq_casrnn.errors import UserError, counted
 from fairseq_casrnn.files import check_writable, replacing
 from fairseq_casrnn.patches.checkpoint_files import check_archive
 from fairseq_casrnn.patches.safe_loading import allow_checkpoint_globals
+from fairseq_casrnn.runs.layout import LAST
 
 KEPT = ("temperature",)  # buffers that are not averaged
 _EPOCH = re.compile(r"checkpoint(\d+)\.pt")
@@ -229,7 +230,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--run", type=Path, dest="folder", help="folder of checkpoints, used with --which"
     )
-    parser.add_argument("--which", help="last:N or best:N (default: last:5)")
+    parser.add_argument(
+        "--which",
+        help="last:N or best:N (default: last:5; with --ema, checkpoint_last.pt alone)",
+    )
     parser.add_argument(
         "--maximize",
         action="store_true",
@@ -256,6 +260,11 @@ def run(args: argparse.Namespace) -> None:
     which = args.which or "last:5"
     if args.maximize and not which.startswith("best"):
         raise UserError(f"--maximize is for --which best:N, not {which}; drop it")
-    paths = args.checkpoints or find_checkpoints(args.folder, which, args.maximize or None)
+    if args.checkpoints:
+        paths = args.checkpoints
+    elif args.ema and not args.which:
+        paths = [args.folder / LAST]
+    else:
+        paths = find_checkpoints(args.folder, which, args.maximize or None)
     save(average(paths, args.ema), args.output)
     print(f"averaged {', '.join(path.name for path in paths)} -> {args.output}")

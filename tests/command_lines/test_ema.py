@@ -69,6 +69,8 @@ def test_casrnn_average_ema(data, tmp_path, trained, capsys):
     assert not kept[0].equal(kept[1])
     mean = checkpoint(out)["model"]["decoder.fc_out.weight"]
     torch.testing.assert_close(mean, (kept[0] + kept[1]) / 2)
+    assert main(["average", "--run", str(tmp_path), "--ema", "--output", str(out)]) == 0
+    assert checkpoint(out)["model"]["decoder.fc_out.weight"].equal(kept[1])
     capsys.readouterr()
     without = trained("cas_lstm") / "checkpoint_last.pt"
     assert main(["average", str(without), "--ema", "--output", str(tmp_path / "x.pt")]) == 2

@@ -156,10 +156,18 @@ def test_the_command_line(tmp_path, monkeypatch, capsys):
     runtime.main([str(tmp_path), "--batch-size", "3"])
     found = capsys.readouterr().out.splitlines()
     assert found == runtime.load(tmp_path).answers(LINES)
-    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"w4\nw\xff\n")))
-    with pytest.raises(SystemExit, match="error: standard input, line 2 is not valid UTF-8"):
-        runtime.main([str(tmp_path), "--batch-size", "1"])
-    assert capsys.readouterr().out.splitlines() == runtime.load(tmp_path).answers(["w4"])
+    for size in "1", "3":
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"w4\nw\xff\n")))
+        with pytest.raises(SystemExit, match="error: standard input, line 2 is not valid UTF-8"):
+            runtime.main([str(tmp_path), "--batch-size", size])
+        assert capsys.readouterr().out.splitlines() == runtime.load(tmp_path).answers(["w4"])
+
+
+def test_lines_before_an_invalid_one_are_in_a_chunk():
+    found = []
+    with pytest.raises(SystemExit, match="line 4 is not valid UTF-8"):
+        found.extend(runtime.chunks(runtime.decoded([b"a", b"b", b"c", b"\xff", b"d"]), 2))
+    assert found == [["a", "b"], ["c"]]
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_word():
