@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 
 ASCII_SPACE = re.compile(r"[ \t\r\n\f\v]+")
+TYPOGRAPHIC = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"'})
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # the first four symbols of every fairseq dictionary
 
 
@@ -140,6 +141,10 @@ class Tagger(SentenceModel):
         characters = about.get("characters")
         self.characters = Dictionary(folder / characters) if characters else None
 
+    def normalised(self, line: str) -> list[str]:
+        """The words of a line, normalised as in the dictionary."""
+        return with_plain_quotes(self.words, super().normalised(line))
+
     def answers(self, lines: Sequence[str]) -> list[str]:
         """The tags of each line, separated by spaces."""
         split = [self.split(line) for line in lines]
@@ -159,7 +164,11 @@ class Tagger(SentenceModel):
         """The characters ``(B, T, W)`` of the words of sentences; T is at least 1."""
         assert self.characters is not None
         padded = self.characters.batch(
-            [self.characters.encode(word) for words in split for word in words]
+            [
+                self.characters.encode(with_plain_quotes(self.characters, word))
+                for words in split
+                for word in words
+            ]
         )
         shape = (len(split), max(map(len, split)), padded.shape[1])
         table = np.full(shape, self.characters.pad, dtype=np.int64)
@@ -167,6 +176,11 @@ class Tagger(SentenceModel):
         for row, rows in zip(table, np.split(padded, ends[:-1]), strict=True):
             row[: len(rows)] = rows
         return table
+
+
+def with_plain_quotes(dictionary: Dictionary, symbols: Iterable[str]) -> list[str]:
+    """The symbols, with ' and " in place of ’ and “ unless the dictionary knows them."""
+    return [symbol if symbol in dictionary else symbol.translate(TYPOGRAPHIC) for symbol in symbols]
 
 
 class LanguageModel(Model):

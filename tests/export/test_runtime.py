@@ -22,6 +22,7 @@ from fairseq_casrnn.data.text import detokenize_lines, tokenize_lines
 from fairseq_casrnn.export import runtime, write
 from fairseq_casrnn.export.command import describe
 from fairseq_casrnn.export.graphs import graphs
+from fairseq_casrnn.tasks.sequence_tagging import SequenceTaggingTask
 
 pytest.importorskip("onnxruntime")
 LINES = ["w4 w7 w12", "w9", "w18 w5 w5 w6 w11", ""]
@@ -145,6 +146,27 @@ def test_normalised_words_and_original_spelling(tmp_path):
     letters = task.characters
     assert row.tolist() == [[letters.index(x) for x in word] for word in ("w4", "W5")]
     assert ours.answers(["", " "]) == ["", ""]
+
+
+def test_typographic_quotes_are_looked_up_like_the_tasks(tmp_path):
+    """They become plain ones, unless the dictionary or the characters have them."""
+    task = taggers.make_task()
+    known = task.dictionary = task.source_dictionary
+    for symbol in ("it's", "“", '"', "'"):
+        known.add_symbol(symbol)
+    for letter in ("’", "'", '"'):
+        task.characters.add_symbol(letter)
+    words = ["It’s", "“", "”", "‘", "w4"]
+    about = describe(taggers.tagger("cas_lstm", task), task, tmp_path) | {"graphs": []}
+    ours = runtime.Tagger(tmp_path, about | {"lowercase": True})
+    task.normalisation, task.index_of, task.uses_characters = {"lowercase": True}, known.index, True
+    tokens, letters = SequenceTaggingTask.encode_words(task, words)
+    assert ours.tokens([" ".join(words)]).tolist() == [tokens.tolist()]
+    (rows,) = ours.spelling([words]).tolist()
+    pad = task.characters.pad()
+    assert [[letter for letter in row if letter != pad] for row in rows] == [
+        row.tolist() for row in letters
+    ]
 
 
 @pytest.mark.full
