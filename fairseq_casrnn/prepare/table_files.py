@@ -288,9 +288,11 @@ def parsed(path: Path, number: int, text: str, kind: type):
 
 
 def as_text(value) -> str:
-    """A JSON string, number or boolean as text; empty for other values."""
+    """A JSON string, number or boolean as text; empty for other values and NaN."""
     if isinstance(value, bool):
         return str(value).lower()
+    if value != value:  # Python writes a missing value as NaN
+        return ""
     return str(value) if isinstance(value, (str, int, float)) else ""
 
 

@@ -311,6 +311,7 @@ def test_tokenizers(options, words, tmp_path):
         ("x.json", '{"text": ["a", "b"], "label": [0, 1]}', "x.json is a single object of lists"),
         ("x.json", '{"text": {"0": "a"}, "label": {"0": 1}}', "x.json is a single object of lists"),
         ("x.jsonl", '{"text": "a", "label": null}', "x.jsonl, line 1 has no label that is a"),
+        ("x.jsonl", '{"text": "a", "label": NaN}', "x.jsonl, line 1 has no label that is a"),
         (
             "x.tsv",
             "a\tb\tc\nd\te\tf\n",
