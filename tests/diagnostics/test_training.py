@@ -97,7 +97,7 @@ from .commands import damage, preprocess, spoil_weights, write_corpus
             "--finetune-from-model nowhere.pt",
             "checkpoint nowhere.pt does not exist; check --finetune-from-model",
         ),
-        ("--finetune-from-model tests", "checkpoint tests is a folder; check --finetune"),
+        ("--finetune-from-model .", "checkpoint . is a folder; check --finetune"),
         ("--continue-once nowhere.pt", "checkpoint nowhere.pt does not exist; check --continue"),
     ],
 )
