@@ -10,11 +10,12 @@ text, and some corpora contain it.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, quoted
 
 ESCAPED = {"<s>": "&lt;s&gt;", "<pad>": "&lt;pad&gt;", "</s>": "&lt;/s&gt;"}
 SPECIAL = {*ESCAPED, "<unk>"}
@@ -29,6 +30,24 @@ def escape(words: Iterable[str]) -> list[str]:
 def escape_line(line: str) -> str:
     """The line, with words that are fairseq's symbols escaped."""
     return _WORD.sub(lambda found: ESCAPED[found[0]], line)
+
+
+def check_class(name: str, what: str, where: str) -> None:
+    """Raise UserError if a class's name is a symbol of fairseq or has an invisible character.
+
+    Args:
+        name: the name.
+        what: ``label`` or ``tag``, for messages.
+        where: file and line, for messages.
+    """
+    hidden = [character for character in name if unicodedata.category(character) in ("Cf", "Cc")]
+    if hidden:
+        raise UserError(
+            f"{where}: the {what} {quoted(name)} has an invisible character, "
+            f"U+{ord(hidden[0]):04X}; remove it"
+        )
+    if name in SPECIAL:
+        raise UserError(f"{where}: the {what} {name} is a special symbol of fairseq; use another")
 
 
 def count(line: str) -> Counter:

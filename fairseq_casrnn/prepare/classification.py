@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import unicodedata
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from fairseq_casrnn.data.folder import SPLITS
 from fairseq_casrnn.data.labelled import ClassificationCorpus, Example, prepare
 from fairseq_casrnn.data.prepared import LONGEST
 from fairseq_casrnn.data.readers import add_vocabulary
-from fairseq_casrnn.data.symbols import SPECIAL
+from fairseq_casrnn.data.symbols import check_class
 from fairseq_casrnn.data.words import leaves
 from fairseq_casrnn.errors import UserError, counted, quoted
 from fairseq_casrnn.prepare.layout import Layout, find_layout
@@ -194,16 +193,7 @@ def label_of(table: Table, line: int, cell: str | None) -> str:
         raise UserError(
             f"{table.where(line)} has no label{of_json(table)}; give it one, or remove the line"
         )
-    hidden = [character for character in label if unicodedata.category(character) in ("Cf", "Cc")]
-    if hidden:
-        raise UserError(
-            f"{table.where(line)}: the label {quoted(label)} has an invisible character, "
-            f"U+{ord(hidden[0]):04X}; remove it"
-        )
-    if label in SPECIAL:
-        raise UserError(
-            f"{table.where(line)}: the label {label} is a special symbol of fairseq; use another"
-        )
+    check_class(label, "label", table.where(line))
     return label
 
 

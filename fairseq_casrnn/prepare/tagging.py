@@ -19,7 +19,7 @@ from fairseq_casrnn.data.spans import (
     find_scheme,
     non_span_tags,
 )
-from fairseq_casrnn.data.symbols import SPECIAL
+from fairseq_casrnn.data.symbols import check_class
 from fairseq_casrnn.errors import UserError, quoted
 from fairseq_casrnn.prepare.column_files import ColumnFile, Rows, read_column_file
 from fairseq_casrnn.prepare.options import add_options, check_options
@@ -132,7 +132,7 @@ def read_corpus(args: argparse.Namespace, columns: Chosen | None) -> TaggedCorpu
 def read_split(
     name: str, path: Path, columns: Chosen | None, notes: dict[str, object]
 ) -> list[TaggedRow]:
-    """Read the sentences of a file. Raises UserError if a line lacks word or tag."""
+    """Read the sentences of a file. Raises UserError if a word or tag is missing or invalid."""
     file = read_column_file(path)
     if columns is None:
         word, tag = (1, 3) if file.is_conllu() else (0, file.width - 1)
@@ -149,7 +149,7 @@ def read_split(
 
 
 def sentence_of(file: ColumnFile, rows: Rows, word: int, tag: int) -> TaggedRow:
-    """Make a sentence of its lines. Raises UserError if a line lacks word or tag."""
+    """Make a sentence of its lines. Raises UserError if a word or tag is missing or invalid."""
     for number, row in rows:
         # A word may be a space of Unicode, such as the ideographic one.
         for column, what, cell in ((word, "word", row[word]), (tag, "tag", row[tag].strip())):
@@ -158,12 +158,9 @@ def sentence_of(file: ColumnFile, rows: Rows, word: int, tag: int) -> TaggedRow:
                     f"{file.path}, line {number} has no {what} in column {column + 1}; write one, "
                     "or choose other --columns"
                 )
-        if row[tag] in SPECIAL:
-            raise UserError(
-                f"{file.path}, line {number}: the tag {row[tag]} is a special symbol of fairseq; "
-                "use another"
-            )
     tags = ["_".join(row[tag].split()) for _, row in rows]
+    for (number, _), name in zip(rows, tags, strict=True):
+        check_class(name, "tag", f"{file.path}, line {number}")
     return TaggedRow([row[word] for _, row in rows], tags, rows[0][0], file.path)
 
 

@@ -285,6 +285,11 @@ LONG = "".join(f"word{i} O\n" for i in range(2001))
         ('{"tokens": ["a"], "tags": ["O"]}\n', (), "x.txt has JSON objects; write a word and its"),
         ("# a\n\n-DOCSTART-\n", (), "x.txt has no line with a word and its tag"),
         ("a <pad>\nb O\n", (), "x.txt, line 1: the tag <pad> is a special symbol of fairseq"),
+        (
+            "a O\nb B-X\u200b\n",
+            (),
+            "line 2: the tag 'B-X\u200b' has an invisible character, U+200B",
+        ),
         (LONG, (), "x.txt, line 1 starts a sentence of 2001 words; separate sentences by blank"),
         (LONG[: LONG.index("word201 ")], (), "x.txt, line 1 starts a sentence of 201 words; sep"),
         ("a O\nb X\nc X\n", ("--columns", "word,word"), "name one word and one tag, such as"),
