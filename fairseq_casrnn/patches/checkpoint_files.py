@@ -8,6 +8,7 @@ import zlib
 from fairseq_casrnn.diagnostics.checkpoints import lacks_position, missing_position_message
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import replacing
+from fairseq_casrnn.runs.layout import LAST
 
 
 def save_whole_file(original, obj, filename, async_write=False):
@@ -51,7 +52,7 @@ def check_before_resuming(original, cfg, trainer, **kwargs):
     option, name = "--restore-file", cfg.restore_file
     # checkpoint_last.pt may be missing: scripts also give it to the first run.
     optional = os.path.basename(name).startswith("checkpoint_last") or trainer.checkpoint_suffix
-    if name == "checkpoint_last.pt":
+    if name == LAST:
         name = os.path.join(cfg.save_dir, f"checkpoint_last{trainer.checkpoint_suffix}.pt")
         if not os.path.lexists(name) and (start := cfg.continue_once or cfg.finetune_from_model):
             option = "--continue-once" if cfg.continue_once else "--finetune-from-model"

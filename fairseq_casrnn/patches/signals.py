@@ -18,9 +18,9 @@ from fairseq.distributed import utils as distributed
 
 from fairseq_casrnn.errors import as_option
 from fairseq_casrnn.patches.messages import wait_for_batches
+from fairseq_casrnn.runs.layout import LAST
 
 SIGNALS = [number for name in ("SIGTERM", "SIGUSR1") if (number := getattr(signal, name, None))]
-DEFAULT = "checkpoint_last.pt"  # of --restore-file
 RESETS = ("reset_optimizer", "reset_dataloader", "reset_meters", "reset_lr_scheduler")
 _received: list[int] = []
 
@@ -75,10 +75,10 @@ def stop(trainer, number: int) -> NoReturn:
 
 def resuming(options) -> str:
     """How to resume the training with the ``CheckpointConfig`` ``options``, for a message."""
-    last, given = os.path.join(options.save_dir, DEFAULT), options.restore_file
+    last, given = os.path.join(options.save_dir, LAST), options.restore_file
     # fairseq would obey these options again.
     names = [name for name in RESETS if getattr(options, name)]
-    if given != DEFAULT and os.path.realpath(given) != os.path.realpath(last):
+    if given != LAST and os.path.realpath(given) != os.path.realpath(last):
         names = ["restore_file", *names]
     without = f" without {', '.join(map(as_option, names))}" if names else ""
     return f"the same command{without} resumes it"
