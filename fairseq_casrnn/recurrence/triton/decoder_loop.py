@@ -196,12 +196,9 @@ def forward(
     fed = gx.new_empty(steps, batch, size)
     bottom_saved = upper_saved = NOT_KEPT
     if keep:
-        gates = gx if dtype == wide else new(gx.shape)
-        bottom_saved = LayerSaved(gates, *kept_besides_gates(bottom, new, steps, batch, size))
-        upper_gates = new(depth - 1, steps, batch, top.ih_blocks * size)
-        upper_saved = LayerSaved(
-            upper_gates, *kept_besides_gates(top, new, depth - 1, steps, batch, size)
-        )
+        gates = gx if dtype == wide else None
+        bottom_saved = kept(bottom, new, steps, batch, size, gates=gates)
+        upper_saved = kept(top, new, depth - 1, steps, batch, size)
     saved = Saved(
         bottom=bottom_saved,
         upper=upper_saved,
@@ -218,13 +215,15 @@ def forward(
     return saved
 
 
-def kept_besides_gates(
-    cell: Cell, new: Callable[..., Tensor], *shape: int
-) -> tuple[Tensor | None, Tensor | None]:
-    """Buffers for candidate and mixture of :class:`LayerSaved`; ``shape`` is ``(…, H)``."""
-    return (
-        new(*shape) if cell.num_separate_gates else None,
-        new(*shape[:-1], cell.num_cells) if cell.num_cells else None,
+def kept(
+    cell: Cell, new: Callable[..., Tensor], *shape: int, gates: Tensor | None = None
+) -> LayerSaved:
+    """Buffers for layers of ``cell``; ``shape`` is ``(…, H)``. Given ``gates`` are overwritten."""
+    *rows, size = shape
+    return LayerSaved(
+        gates=new(*rows, cell.ih_blocks * size) if gates is None else gates,
+        candidate=new(*shape) if cell.num_separate_gates else None,
+        mixture=new(*rows, cell.num_cells) if cell.num_cells else None,
     )
 
 
