@@ -119,13 +119,21 @@ def make_cells(name: str, options: Any, num_layers: int, *, interleaved: bool) -
 
     Raises:
         UserError: cells that cannot be combined, or cannot be the bottom layer or ``interleaved``;
-            ``zero_params`` that are not in ``params``; a block of ``bias_one_gates`` that does not
-            exist.
+            a name in ``params`` that another parameter has; ``zero_params`` that are not in
+            ``params``; a block of ``bias_one_gates`` that does not exist.
     """
     make_cell = family(name).make_cell
     cells = [make_cell(k, options) for k in range(num_layers)]
     for cell in cells:
-        unknown = set(cell.zero_params) - {param for param, _ in cell.params}
+        params = [param for param, _ in cell.params]
+        names = ["weight_ih", "weight_hh", "bias", *params]
+        repeated = [param for param in params if names.count(param) > 1]
+        if repeated:
+            raise UserError(
+                f"{type(cell).__name__}.params makes two parameters {repeated[0]!r}; give each its "
+                "own name, which is none of weight_ih, weight_hh and bias"
+            )
+        unknown = set(cell.zero_params) - set(params)
         if unknown:
             raise UserError(
                 f"{type(cell).__name__}.zero_params is {cell.zero_params!r}, but params has no "

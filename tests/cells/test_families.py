@@ -272,6 +272,8 @@ def test_half_of_the_in_place_step_is_refused(has, lacks):
     [
         ({"zero_params": ("sclae",)}, r"zero_params is \('sclae',\), but params has no 'sclae'"),
         ({"zero_params": "scale"}, r"zero_params is 'scale', .*; give a tuple of names"),
+        ({"params": (("scale", None), ("scale", 2))}, "params makes two parameters 'scale'; give"),
+        ({"params": (("bias", None),)}, "params makes two parameters 'bias'; give"),
         ({"ih_blocks": 1}, r"bias_one_gates is \(1,\), but there are ih_blocks = 1"),
     ],
 )
