@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import re
 import shlex
 from dataclasses import dataclass
@@ -221,10 +222,14 @@ def chosen_evaluation(run: Run, table: Table, checkpoint: str | None) -> dict:
     if not found:
         wanted = f"{table.subset} of checkpoint {checkpoint}" if checkpoint else table.subset
         raise UserError(f"{run.folder} has no evaluation on {wanted}; evaluate it first")
-    names = ", ".join(str(one.get("checkpoint")) for one in found)
+    names = [name for name in record.SETTINGS if name != "subset"]
+    settings = [", ".join(f"{name} {one[name]}" for name in names if name in one) for one in found]
+    choose = "choose one with --checkpoint, or "
+    if len({one.get("checkpoint") for one in found}) == 1:
+        choose = ""
     raise UserError(
-        f"{run.folder} has {len(found)} evaluations on {table.subset}, of checkpoints {names}; "
-        "choose one with --checkpoint, or remove others from its run.json"
+        f"{run.folder} has {len(found)} evaluations on {table.subset} ({'; '.join(settings)}); "
+        f"{choose}remove the others from 'evaluations' in its {RECORD}"
     )
 
 
@@ -284,7 +289,8 @@ def paired(
     """
     if not table.baseline or run.content.get("system") == table.baseline:
         return {}
-    beside = run.folder.absolute().parents[1] / table.baseline / run.folder.name
+    folder = Path(os.path.abspath(run.folder))  # of "." and "..", too
+    beside = folder.parents[1] / table.baseline / folder.name
     other = Run(baseline or beside, record.read(baseline or beside))
     if baseline and other.content.get("system") != table.baseline:
         raise UserError(

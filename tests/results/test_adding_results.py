@@ -180,7 +180,12 @@ def test_rows_are_added_after_a_last_line_without_a_line_end(project):
         (
             {"evaluations": [EVALUATION, {**EVALUATION, "checkpoint": "last"}]},
             [],
-            "has 2 evaluations on test, of checkpoints best, last; choose one with --checkpoint",
+            "has 2 evaluations on test (checkpoint best; checkpoint last); choose one with --check",
+        ),
+        (
+            {"evaluations": [EVALUATION, {**EVALUATION, "cache": 2000}]},
+            [],
+            "has 2 evaluations on test (checkpoint best; checkpoint best, cache 2000); remove the",
         ),
         ({"seed": None}, [], "run.json has no seed"),
         ({"recipe": "x/y"}, [], "a run of x/y; choose one with --table"),
@@ -199,6 +204,16 @@ def test_runs_that_are_refused(changes, options, message, project, capsys):
     assert add(project.run(seed=2), project.run(**changes), *options) == 2
     assert message in capsys.readouterr().err
     assert project.rows() == []
+
+
+def test_a_run_named_from_inside_its_folder(project, monkeypatch):
+    """Its baseline is found beside it, too."""
+    for system in ("plum", "pear"):
+        run = project.run(system)
+        predictions(run, *"aabb")
+    monkeypatch.chdir(run)
+    assert add(".", "--results", project.path.parent) == 0
+    assert "plum" in project.rows()[0]["paired"]
 
 
 def test_a_folder_without_a_record(project, tmp_path, capsys):
