@@ -11,6 +11,7 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.kinds import TRAINED_ON
 
 OPTIONS_FILE = "options.json"
+MANIFEST = "casrnn.json"  # of a packed model
 # Keys of prepare.json that casrnn train reads; the last is that of folders of earlier versions.
 LONGEST, TOKENS = "longest example, in tokens", "train tokens (of the longer side of each pair)"
 OLD_TOKENS = "train tokens, of the longer sides"

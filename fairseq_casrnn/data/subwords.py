@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from fairseq_casrnn.data.prepared import MANIFEST
 from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.errors import UserError
 
@@ -117,10 +118,13 @@ def apply_pieces(lines: Sequence[str], model: bytes) -> list[str]:
 def find_units(data_bin: Path) -> tuple[str, Path]:
     """The name in UNITS of binarised data's subword units, and the model, there or in ``../text``.
 
-    For data in words, the name is empty.
+    For data in words, the name is empty. A packed model has all its files in its own folder, which
+    is a temporary one, so ``../text`` is not its own.
     """
+    packed = (data_bin / MANIFEST).is_file()
+    folders = [data_bin] if packed else [data_bin, data_bin / ".." / "text"]
     for units, (name, _) in UNITS.items():
-        for folder in (data_bin, data_bin / ".." / "text"):
+        for folder in folders:
             if (folder / name).is_file():
                 return units, folder / name
     return "", data_bin

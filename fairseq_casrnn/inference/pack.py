@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fairseq_casrnn import __version__, register
 from fairseq_casrnn.console.program import captured_log
+from fairseq_casrnn.data.prepared import MANIFEST
 from fairseq_casrnn.data.subwords import UNITS, find_units
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable, replacing
@@ -138,7 +139,7 @@ def write(output: Path, state: dict, files: dict[str, Path], manifest: dict) -> 
     """Write the archive completely or not at all. Raises UserError if a file is missing."""
     import torch
 
-    from fairseq_casrnn.models.packed import MANIFEST, MODEL
+    from fairseq_casrnn.models.packed import MODEL
 
     weights = io.BytesIO()
     torch.save(state, weights)

@@ -13,13 +13,13 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from ..data.prepared import OPTIONS_FILE, read_json
+from ..data.prepared import MANIFEST, OPTIONS_FILE, read_json
 from ..data.subwords import BPE_CODES, SENTENCEPIECE, UNITS
 from ..data.values import parse_json
 from ..errors import UserError, quoted
 
 FORMAT = 1
-MANIFEST, MODEL = "casrnn.json", "model.pt"
+MODEL = "model.pt"
 NAMES = re.compile(
     rf"{re.escape(MANIFEST)}|{re.escape(MODEL)}|{re.escape(BPE_CODES)}|{re.escape(SENTENCEPIECE)}"
     r"|dict(\.[\w-]+)?\.txt|(input0|label|spelling)/dict\.txt"
