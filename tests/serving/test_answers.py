@@ -75,9 +75,10 @@ def test_spans_of_tags(tmp_path, monkeypatch):
 
 
 def test_packed_language_model_keeps_its_tokenizer(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    (tmp_path / "text").mkdir()
-    (tmp_path / "text" / "sentencepiece.model").write_text("somebody else's")
+    text = tmp_path / "temporary" / "text"
+    text.mkdir(parents=True)
+    (text / "sentencepiece.model").write_text("somebody else's")
+    monkeypatch.setattr(tempfile, "tempdir", str(text.parent))
     given = unpack("language_model", tmp_path)
     prepared = {"tokenizer": "penn", "lowercase": True, "language": "en", "min_count": 2}
     (tmp_path / "data" / "options.json").write_text(json.dumps(prepared))
