@@ -7,6 +7,8 @@ import errno
 import json
 import os
 import re
+import secrets
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
@@ -14,6 +16,8 @@ from typing import TextIO
 from fairseq_casrnn.errors import UserError, printable
 
 FORMULA = re.compile(r"'*[=+\-@]")  # how a cell starts that a spreadsheet evaluates, or one escaped
+
+LEFTOVER = 3600  # seconds after which a draft counts as abandoned
 
 
 def make_folder(folder: Path, out: Path) -> None:
@@ -57,14 +61,12 @@ def check_writable(*paths: str | os.PathLike | None) -> None:
 def replacing(path: str | os.PathLike) -> Iterator[str]:
     """Yield a temporary name to write to, which replaces ``path`` at the end.
 
-    After a failure it is removed. A temporary file left by a killed process is removed first; so is
-    a symbolic link, instead of writing to its target. An OSError that names the temporary file, or
-    none, gets ``path`` as its ``filename``.
+    After a failure it is removed. Temporary files that a killed process has left are removed after
+    an hour. An OSError that names the temporary file, or none, names ``path`` instead.
     """
-    draft = f"{os.fspath(path)}.tmp"
+    remove_leftovers(Path(path))
+    draft = f"{os.fspath(path)}.{secrets.token_hex(4)}.tmp"  # another process may write path, too
     try:
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(draft)
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     except OSError as error:
         add_filename(error, path, instead_of=draft)
@@ -79,17 +81,29 @@ def replacing(path: str | os.PathLike) -> Iterator[str]:
         raise
 
 
+def remove_leftovers(path: Path) -> None:
+    """Remove drafts of ``path`` to which nothing was written for an hour, if that is possible."""
+    draft = re.compile(rf"{re.escape(path.name)}(\.[0-9a-f]{{8}})?\.tmp")  # .tmp: older versions'
+    with contextlib.suppress(OSError):
+        for file in path.parent.iterdir():
+            if draft.fullmatch(file.name) and file.lstat().st_mtime < time.time() - LEFTOVER:
+                file.unlink()
+
+
 def add_filename(
     error: BaseException, path: str | os.PathLike, instead_of: str | None = None
 ) -> None:
-    """Set ``filename`` of an OSError, ``error`` or one in its context, if it is ``instead_of``.
+    """Name ``path`` in an OSError, ``error`` or one in its context, where it is ``instead_of``.
 
-    Errors of writing name no file.
+    Errors of writing name no file; those of copying have a second one.
     """
     link: BaseException | None = error
     while link is not None:
-        if isinstance(link, OSError) and link.filename in (None, instead_of):
-            link.filename = os.fspath(path)
+        if isinstance(link, OSError):
+            if link.filename in (None, instead_of):
+                link.filename = os.fspath(path)
+            if link.filename2 is not None and link.filename2 == instead_of:
+                link.filename2 = os.fspath(path)
         link = link.__context__
 
 

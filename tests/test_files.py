@@ -7,30 +7,32 @@ import pytest
 from fairseq_casrnn.files import replacing, whole_file
 
 
-@pytest.fixture
-def victim(tmp_path):
-    """A file to which a symbolic link leads that has the temporary name of ``out``."""
-    victim = tmp_path / "victim"
-    victim.write_text("precious")
-    (tmp_path / "out.tmp").symlink_to(victim)
-    return victim
+def test_two_writers_of_a_file(tmp_path):
+    """The last one to finish replaces the file; neither writes into the other's draft."""
+    with whole_file(tmp_path / "out") as first:
+        first.write("first")
+        with whole_file(tmp_path / "out") as second:
+            second.write("second")
+        first.flush()
+        assert (tmp_path / "out").read_text() == "second"
+    assert (tmp_path / "out").read_text() == "first"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_nothing_is_written_through_a_link(victim, tmp_path):
+def test_drafts_of_killed_processes_are_removed(tmp_path):
+    """Those to which nothing was written for an hour; the first has the name of older versions."""
+    (tmp_path / "victim").write_text("precious")
+    for name in ("out.tmp", "out.0123abcd.tmp", "out.01234567.tmp", "out.txt.tmp", "out.link.tmp"):
+        (tmp_path / name).touch()
+    (tmp_path / "out.89abcdef.tmp").symlink_to(tmp_path / "victim")
+    for path in tmp_path.iterdir():
+        if path.name != "out.01234567.tmp":
+            os.utime(path, (0, 0), follow_symlinks=False)
     with whole_file(tmp_path / "out") as file:
         file.write("new")
-    assert victim.read_text() == "precious"
-    assert (tmp_path / "out").read_text() == "new"
-    assert not (tmp_path / "out").is_symlink()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "victim"]
-
-
-def test_link_created_during_writing_is_not_followed(victim, tmp_path, monkeypatch):
-    """Another user might create it after a leftover file was removed."""
-    monkeypatch.setattr(os, "remove", lambda path: None)
-    with pytest.raises(FileExistsError), replacing(tmp_path / "out"):
-        pass
-    assert victim.read_text() == "precious"
+    assert (tmp_path / "victim").read_text() == "precious"
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == ["out", "out.01234567.tmp", "out.link.tmp", "out.txt.tmp", "victim"]
 
 
 def test_permissions_are_those_of_a_new_file(tmp_path):
@@ -62,3 +64,10 @@ def test_errors_name_the_final_file(tmp_path):
     with pytest.raises(IsADirectoryError) as raised, replacing(tmp_path / "folder"):
         pass
     assert raised.value.filename == str(tmp_path / "folder")
+
+
+def test_errors_of_copying_name_the_final_file(tmp_path):
+    """In Python's error the file that is read comes first."""
+    with pytest.raises(OSError, match="full") as raised, replacing(tmp_path / "out") as draft:
+        raise OSError(28, "full", "source", None, draft)
+    assert (raised.value.filename, raised.value.filename2) == ("source", str(tmp_path / "out"))

@@ -53,8 +53,7 @@ def disk_full(error: Exception, name: str | os.PathLike | None = None) -> str | 
         link = link.__context__
     if link is None:
         return None
-    name = link.filename2 or link.filename or name
-    name = str(name or "the output").removesuffix(".tmp")
+    name = link.filename2 or link.filename or name or "the output"
     reason = link.strerror or "no space left"
     return f"could not write {name} ({reason}); free some space and run the command again"
 

@@ -234,6 +234,6 @@ def test_worker_function_can_be_pickled():
 
 def test_full_disk_while_copying_names_the_copy(tmp_path):
     """In Python's error the file that is read comes first."""
-    error = OSError(28, "No space left on device", "checkpoint1.pt", None, "checkpoint_best.pt.tmp")
+    error = OSError(28, "No space left on device", "checkpoint1.pt", None, "checkpoint_best.pt")
     sentence = explain.explain(error)
     assert sentence.startswith("could not write checkpoint_best.pt (No space left on device); free")

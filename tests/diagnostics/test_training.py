@@ -1,6 +1,7 @@
 """Errors in ``fairseq-train``: one sentence, a nonzero status, and no half-written files."""
 
 import re
+import os
 import shutil
 import signal
 import socket
@@ -323,10 +324,11 @@ def test_first_run_may_name_the_last_checkpoint(fairseq, data, tmp_path):
 
 
 def test_leftover_of_a_killed_save(fairseq, data, checkpoint, tmp_path):
-    """Training does not resume from it, and the next save removes it."""
+    """Training does not resume from it, and a save an hour later removes it."""
     shutil.copy(checkpoint, tmp_path)
     for name in ("checkpoint_last.pt.tmp", "checkpoint2.pt.tmp"):
         (tmp_path / name).write_bytes(checkpoint.read_bytes()[:1000])
+        os.utime(tmp_path / name, (0, 0))
     done = fairseq.train(data, "--save-dir", tmp_path, "--max-epoch", 2)
     assert done.status == 0, done.err
     assert "(epoch 2 @ 2 updates)" in done.out

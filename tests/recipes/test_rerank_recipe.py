@@ -81,7 +81,7 @@ def test_a_killed_call_stops_fairseq_generate(tmp_path):
     """Sentences may have as many tokens as the model allows, not fairseq's default of 1024."""
     (tmp_path / "data-bin").mkdir()
     (tmp_path / "data-bin" / "test.de-en.de.idx").touch()
-    asked, stopped = tmp_path / "out" / "valid.nbest.tmp", tmp_path / "stopped"
+    stopped = tmp_path / "stopped"
     stub = stub_python(
         tmp_path / "python",
         f"trap 'touch {stopped}; exit' TERM\necho $@\nfor i in $(seq 1400); do sleep 0.05; done",
@@ -91,8 +91,9 @@ def test_a_killed_call_stops_fairseq_generate(tmp_path):
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHON": stub}
     )
-    wait_until(lambda: asked.exists() and asked.read_text())
-    assert "--max-source-positions 100000 --max-target-positions 100000" in asked.read_text()
+    asked = "--max-source-positions 100000 --max-target-positions 100000"
+    lists = (tmp_path / "out").glob
+    wait_until(lambda: any(asked in file.read_text() for file in lists("valid.nbest.*.tmp")))
     process.kill()
     process.wait(timeout=60)
     wait_until(stopped.exists)
