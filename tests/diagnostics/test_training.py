@@ -1,7 +1,7 @@
 """Errors in ``fairseq-train``: one sentence, a nonzero status, and no half-written files."""
 
-import re
 import os
+import re
 import shutil
 import signal
 import socket
