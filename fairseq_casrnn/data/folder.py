@@ -136,6 +136,11 @@ def input_files(args: argparse.Namespace) -> Iterator[Path]:
                 yield path
 
 
+def is_stream(path: Path) -> bool:
+    """Whether a path is a pipe such as ``/dev/stdin``, which can be read only once."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
 def checksum_of(path: Path) -> str:
     """The checksum of a file, or of the names and contents of all files in a folder."""
     if not path.is_dir():
@@ -148,12 +153,19 @@ def checksum_of(path: Path) -> str:
 def check_unchanged(args: argparse.Namespace, before: object) -> None:
     """Raise UserError if an input file differs from that with which ``args.out`` was prepared.
 
+    A pipe counts as different.
+
     Args:
         args: the command's options.
         before: the checksums at that time; folders of older versions have none.
     """
     known = before if isinstance(before, dict) else {}
     for path in input_files(args):
+        if is_stream(path):
+            raise UserError(
+                f"{path} is not a file, so it cannot be compared with the text from which "
+                f"{args.out} was prepared; add --force to prepare it again, or give another --out"
+            )
         kept = known.get(str(path.resolve()))
         if kept is not None and path.exists() and kept != checksum_of(path):
             raise UserError(
@@ -166,7 +178,7 @@ def save_options(args: argparse.Namespace, folder: Path) -> None:
     """Write the options to ``folder``, a new ``data-bin``, for :func:`is_prepared`."""
     source = getattr(args, "raw", None) or getattr(args, "archive", None)
     known: dict[str, object] = {} if source is None else {"source": str(Path(source).resolve())}
-    files = [path for path in input_files(args) if path.exists()]
+    files = [path for path in input_files(args) if path.exists() and not is_stream(path)]
     if files:
         known[INPUT_CHECKSUMS] = {str(path.resolve()): checksum_of(path) for path in files}
     text = json.dumps(chosen_options(args) | known, indent=1) + "\n"
@@ -180,7 +192,12 @@ def chosen_options(args: argparse.Namespace) -> dict:
         for name, value in vars(args).items()
         if name not in IGNORED_OPTIONS and not callable(value)  # casrnn stores its function there
     }
-    return json.loads(json.dumps(chosen, default=lambda path: str(Path(path).resolve())))
+    return json.loads(json.dumps(chosen, default=location))
+
+
+def location(path: str | os.PathLike) -> str:
+    """The absolute path of a file or folder; that of a pipe as it is typed."""
+    return str(path) if is_stream(Path(path)) else str(Path(path).resolve())
 
 
 def run_fairseq_preprocess(command: list[str]) -> None:

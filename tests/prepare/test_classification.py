@@ -2,6 +2,8 @@
 
 import csv
 import json
+import os
+import sys
 from functools import partial
 
 import pytest
@@ -597,3 +599,28 @@ def test_bad_options(tmp_path, capsys):
         (tmp_path / "test" / label / "a.txt").write_text("a")
     error = fails(capsys, tmp_path, "--train", train, "--test", tmp_path / "test")
     assert "test, file 1: the label 'Neg' is not in" in error
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a pipe has another name on other systems")
+def test_text_from_a_pipe(tmp_path, capsys):
+    """It has no name but the one that is typed, and cannot be compared with an earlier text."""
+    text = write_tsv(tmp_path / "x.tsv", rows()).read_bytes()
+
+    def prepare_pipe(*options):
+        reading, writing = os.pipe()
+        with open(reading, "rb"), open(writing, "wb") as file:
+            file.write(text)
+            file.close()
+            status = prepare("--train", f"/dev/fd/{reading}", "--out", tmp_path / "out", *options)
+        return status, f"/dev/fd/{reading}", capsys.readouterr().err
+
+    assert prepare_pipe()[0] == 0
+    status, name, error = prepare_pipe()
+    assert status == 2
+    assert error == (
+        f"error: {name} is not a file, so it cannot be compared with the text from which "
+        f"{tmp_path / 'out'} was prepared; add --force to prepare it again, or give another --out\n"
+    )
+    assert prepare_pipe("--force")[0] == 0
+    assert prepare("--train", tmp_path / "x.tsv", "--out", tmp_path / "out") == 2
+    assert f"was prepared with --train {name}, not" in capsys.readouterr().err
