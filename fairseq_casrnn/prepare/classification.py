@@ -108,6 +108,7 @@ def read_corpus(args: argparse.Namespace) -> ClassificationCorpus:
     keys, labels = grouping_keys(rows), [row.label for row in rows]
     notes |= hold_out_missing(splits, keys, labels, args.split_seed, " of each class")
     notes |= overlap_notes(splits)
+    notes |= case_notes(splits)
     examples = {name: [Example(row.label, row.texts) for row in splits[name]] for name in SPLITS}
     originals = {name: [row.original() for row in splits[name]] for name in SPLITS}
     return OwnCorpus(examples, notes, originals)
@@ -271,3 +272,12 @@ def overlap_notes(splits: dict[str, list[LabelledRow]]) -> dict[str, int]:
     seen = {row.texts for row in splits["train"]}
     shared = {name: sum(row.texts in seen for row in splits[name]) for name in SPLITS[1:]}
     return {f"{name}: texts that are in train, too": n for name, n in shared.items() if n}
+
+
+def case_notes(splits: dict[str, list[LabelledRow]]) -> dict[str, str]:
+    """A note on classes such as ``Pos`` and ``pos``, which may be meant as one."""
+    spellings: dict[str, list[str]] = {}
+    for label in sorted({row.label for rows in splits.values() for row in rows}):
+        spellings.setdefault(label.casefold(), []).append(label)
+    alike = "; ".join(", ".join(labels) for labels in spellings.values() if len(labels) > 1)
+    return {"classes that differ only in upper and lower case": alike} if alike else {}

@@ -529,6 +529,18 @@ def test_skipped_rows_and_the_separator(tmp_path, capsys):
     assert "separator: comma\n" in printed
 
 
+def test_classes_that_differ_in_case(tmp_path, capsys):
+    """They are different classes, which is usually a mistake. Spaces around them are dropped."""
+    file = write_tsv(tmp_path / "x.tsv", rows())
+    more = [(" pos ", "a"), ("Pos", "b"), ("POS", "c"), ("NEG", "d")]
+    test = write_tsv(tmp_path / "y.tsv", [*rows(20, 1), *more])
+    assert prepare("--train", file, "--out", tmp_path / "a") == 0
+    assert "differ only" not in capsys.readouterr().out
+    assert prepare("--train", file, "--test", test, "--out", tmp_path / "b") == 0
+    wanted = "classes that differ only in upper and lower case: NEG, neg; POS, Pos, pos\n"
+    assert wanted in capsys.readouterr().out
+
+
 def test_changed_files(tmp_path, capsys):
     """Data prepared from files that have changed since then are not reused."""
     file = write_tsv(tmp_path / "x.tsv", rows())
