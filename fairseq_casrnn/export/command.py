@@ -114,7 +114,8 @@ def describe(model, task, folder: Path) -> dict[str, object]:
     if not hasattr(model, "encoder"):
         return about | {"kind": "language model", "reads_bos": reads_bos(model)}
     task.target_dictionary.save(str(folder / "dict.target.txt"))
-    return about | {"kind": "translation", "target_dictionary": "dict.target.txt"}
+    about |= {"kind": "translation", "target_dictionary": "dict.target.txt"}
+    return about | {"max_tokens": model.encoder.max_positions()}
 
 
 def copy_subwords(read: Checkpoint, data: Path | None, folder: Path) -> dict[str, object]:

@@ -453,6 +453,21 @@ def decoded(stream: Iterable[bytes]) -> Iterator[str]:
             sys.exit(f"error: standard input, line {number} is not valid UTF-8 ({error.reason})")
 
 
+def encoded(
+    model: Model, lines: Iterable[str], raw: RawSentences | RawTranslation | None
+) -> Iterator[str]:
+    """The lines as the model reads them. Exits at one with more tokens than it accepts."""
+    most = model.about.get("max_tokens")  # with </s>
+    for number, line in enumerate(lines, start=1):
+        line = line if raw is None else raw.encode(line)
+        if most is not None and model.unknown(line)[1] >= most:
+            sys.exit(
+                f"error: standard input, line {number} has more than the {most} tokens that the "
+                "model accepts; split it"
+            )
+        yield line
+
+
 def warn_unknown(model: Model, lines: Sequence[str], first: int, raw: bool = False) -> bool:
     """Warn of a line, a third or more of whose words are unknown; whether there is one."""
     remedy = "preprocess the text like the training text"
@@ -508,9 +523,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     raw = raw_text(args.folder, model) if args.raw else None
     options = search if isinstance(model, Translator) else {}
     first, warned = 1, False
-    for lines in chunks(decoded(sys.stdin.buffer), args.batch_size):
-        if raw is not None:
-            lines = [raw.encode(line) for line in lines]
+    for lines in chunks(encoded(model, decoded(sys.stdin.buffer), raw), args.batch_size):
         warned = warned or warn_unknown(model, lines, first, args.raw)
         answers = model.answers(lines, **options)
         if raw is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from fairseq_casrnn.data.spans import spans
 from fairseq_casrnn.data.symbols import escape, escape_line
+from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.kinds import CLASSIFIER, LANGUAGE_MODEL, TAGGER, TRANSLATION
 from fairseq_casrnn.serving.cell_traces import rounded, trace_cells
 from fairseq_casrnn.serving.predict_request import MAX_HYPOTHESES, PredictRequest
@@ -149,13 +150,22 @@ class TranslationPredictor(Predictor):
         return {"source": cfg.source_lang, "target": cfg.target_lang, "beam": self.beam}
 
     def predict(self, requests: Sequence[PredictRequest]) -> list[dict]:
-        """Hypotheses, the best first, and the attention of the best one; "" for a blank text."""
+        """Hypotheses, the best first, and the attention of the best one; "" for a blank text.
+
+        Raises:
+            UserError: a text has more tokens than the model accepts.
+        """
         from fairseq.utils import apply_to_sample
 
         predictions: list[dict] = [{"translation": "", "hypotheses": []} for _ in requests]
         source = self.task.source_dictionary
         lines = [self._encode(request.text) for request in requests]
         ids = [source.encode_line(line, add_if_not_exist=False).long() for line in lines]
+        most = self.hub.max_positions[0]
+        if max(map(len, ids)) > most:
+            raise UserError(
+                f"the text has more than the {most} tokens that the model accepts; split it"
+            )
         dataset = self.task.build_dataset_for_inference(ids, [len(row) for row in ids])
         rows = [
             {"id": i, "source": row, "target": None}

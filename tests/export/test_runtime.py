@@ -192,6 +192,19 @@ def test_lines_before_an_invalid_one_are_in_a_chunk():
     assert found == [["a", "b"], ["c"]]
 
 
+def test_a_line_with_more_tokens_than_the_model_accepts(tmp_path):
+    model, task = translation(max_source_positions=4)
+    about = describe(model, task, tmp_path)
+    model = raw_model(runtime.Translator, tmp_path)
+    model.about = about
+    lines = ["w4 w5 w6", "w4", "w4 w5 w6 w7", "w4"]
+    found = []
+    wanted = "line 3 has more than the 4 tokens that the model accepts; split it"
+    with pytest.raises(SystemExit, match=wanted):
+        found.extend(runtime.chunks(runtime.encoded(model, lines, None), 4))
+    assert found == [lines[:2]]
+
+
 def test_a_byte_order_mark_is_no_part_of_the_first_word():
     assert list(runtime.decoded([codecs.BOM_UTF8 + b"w4\r\n", b"w7"])) == ["w4", "w7"]
 

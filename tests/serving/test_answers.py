@@ -148,6 +148,8 @@ def test_translator(tmp_path, monkeypatch):
     assert predictor.predict(mixed) == [blank, answers[0], blank, answers[1]]
     assert predictor.predict(mixed[:1]) == [blank]
     assert predictor.most_hypotheses == 5  # the size of the beam
+    with pytest.raises(UserError, match="has more than the 1024 tokens that the model accepts"):
+        predictor.predict([PredictRequest("x " * 1024)])
     one = {"tokens": torch.tensor([4, 2]), "score": torch.tensor(-1.5 * math.log(2))}
     monkeypatch.setattr(predictor.task, "inference_step", lambda *_: [[one | {"attention": None}]])
     (answer,) = predictor.predict([PredictRequest("x")])
