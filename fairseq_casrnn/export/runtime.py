@@ -456,10 +456,12 @@ def decoded(stream: Iterable[bytes]) -> Iterator[str]:
 def encoded(
     model: Model, lines: Iterable[str], raw: RawSentences | RawTranslation | None
 ) -> Iterator[str]:
-    """The lines as the model reads them. Exits at one with more tokens than it accepts."""
+    """The lines as the model reads them. Exits at one that has too many tokens or is no pair."""
     most = model.about.get("max_tokens")  # with </s>
     for number, line in enumerate(lines, start=1):
         line = line if raw is None else raw.encode(line)
+        if model.about.get("pairs"):
+            pair(line)
         if most is not None and model.unknown(line)[1] >= most:
             sys.exit(
                 f"error: standard input, line {number} has more than the {most} tokens that the "

@@ -205,6 +205,17 @@ def test_a_line_with_more_tokens_than_the_model_accepts(tmp_path):
     assert found == [lines[:2]]
 
 
+@pytest.mark.parametrize("raw", [False, True])
+def test_a_line_that_is_no_pair(raw, tmp_path):
+    options = {"tokenizer": "penn", "language": "en"}
+    model = raw_model(runtime.Classifier, tmp_path, raw=options, pairs=True)
+    preprocessing = runtime.raw_text(tmp_path, model) if raw else None
+    found = []
+    with pytest.raises(SystemExit, match="the line 'w5' has 0 tabs"):
+        found.extend(runtime.chunks(runtime.encoded(model, ["w4\tw4", "w5"], preprocessing), 4))
+    assert found == [["w4\tw4"]]
+
+
 def test_a_byte_order_mark_is_no_part_of_the_first_word():
     assert list(runtime.decoded([codecs.BOM_UTF8 + b"w4\r\n", b"w7"])) == ["w4", "w7"]
 
