@@ -290,7 +290,7 @@ def paired(
     if not table.baseline or run.content.get("system") == table.baseline:
         return {}
     folder = Path(os.path.abspath(run.folder))  # of "." and "..", too
-    beside = folder.parents[1] / table.baseline / folder.name
+    beside = folder.parent.parent / table.baseline / folder.name
     other = Run(baseline or beside, record.read(baseline or beside))
     if baseline and other.content.get("system") != table.baseline:
         raise UserError(
