@@ -85,10 +85,8 @@ def _no_language_model_task(error: AttributeError) -> str | None:
     )
 
 
-def _no_bf16(error: AttributeError) -> str | None:
-    if "xla_device" not in str(error):
-        return None
-    return "--bf16 and --tpu need a GPU or a TPU; drop the option"
+def _no_tpu(error: AttributeError) -> str | None:
+    return "--tpu needs torch_xla; install it, or drop --tpu" if "xla" in str(error) else None
 
 
 def _missing_value(error: Exception) -> str | None:
@@ -180,7 +178,7 @@ RULES: Rules = (
     (AssertionError, _prefix_of_several_sentences),
     (Exception, _unknown_to_hydra),
     (ValueError, _other_targets),
-    (AttributeError, _no_bf16),
+    (AttributeError, _no_tpu),
     (AttributeError, _no_language_model_task),
     (AttributeError, _no_raw_text),
     (Exception, _missing_value),

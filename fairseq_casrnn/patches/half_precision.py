@@ -1,10 +1,21 @@
 """``--fp16`` and ``--bf16``: convert all weights, or all gradients, in one kernel launch.
 
-fairseq copies parameters one by one, to float32 and back in every update.
+fairseq copies parameters one by one, to float32 and back in every update. It also looks for a TPU
+if ``--bf16`` is given.
 """
+
+import sys
 
 import torch
 from torch import Tensor
+
+
+def use_tpu_only_if_asked(result, parser, input_args=None, *args, **kwargs):
+    """After ``parse_args_and_arch``: undo ``--tpu``, which ``--bf16`` implies in fairseq."""
+    parsed = result[0] if isinstance(result, tuple) else result
+    if parsed.bf16 and "--tpu" not in (sys.argv if input_args is None else input_args):
+        parsed.tpu = False
+    return result
 
 
 def has_uniform_parameters(optimizer) -> bool:

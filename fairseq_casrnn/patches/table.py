@@ -135,6 +135,8 @@ fairseq.trainer.Trainer.train_step
         lower the temperature of a second-order LSTM after each update
 # Options.
 fairseq.options.parse_args_and_arch
+    fix after patches.half_precision.use_tpu_only_if_asked
+        --bf16: train on the GPU or CPU, as with fairseq-hydra-train; fairseq looks for a TPU
     message around patches.checks.check_command_line
         reject invalid or useless values of options before the work begins
 fairseq.trainer.Trainer.__init__

@@ -55,6 +55,16 @@ def test_training_loss_falls(data, tmp_path):
     assert min(losses) < losses[0] - 0.5
 
 
+def test_bfloat16_without_a_tpu(data, tmp_path):
+    """--bf16 trains almost like float32."""
+    losses = []
+    for options in ([], ["--bf16"]):
+        done = train(data, tmp_path / f"{len(losses)}", "cas_lstm_tiny", *options, epochs=2)
+        losses.append([float(record["train_loss"]) for record in done.records("train_loss")])
+    assert losses[0] == pytest.approx(losses[1], abs=0.02)
+    assert losses[0] != losses[1]
+
+
 @pytest.fixture
 def in_parts(data, tmp_path):
     """The corpus with copies of its training and validation sets as train1 and valid1."""

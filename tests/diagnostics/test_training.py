@@ -79,7 +79,7 @@ from .commands import damage, preprocess, spoil_weights, write_corpus
             "--max-source-positions 3",
             r"sentence \d of 'valid' has \d and \d tokens, more than .* \(3, 1024\)",
         ),
-        ("--bf16", "--bf16 and --tpu need a GPU"),
+        ("--bf16 --tpu", "^--tpu needs torch_xla; install it, or drop --tpu$"),
         ("--max-tokens -5", "--max-tokens is -5; it must be at least 1"),
         ("--adam-betas (0.9,)", r"--adam-betas is \(0.9,\); it must be two numbers"),
         ("--lr-scheduler polynomial_decay", "^--total-num-update is missing; give it a value"),
