@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import PackedSequence
 from torch.utils.checkpoint import checkpoint
 
 from ..cells.base import at_least_one
-from ..recurrence import choose
+from ..recurrence import check_name, choose
 from ..recurrence.products import linear
 from ..recurrence.sentence_state import SLSTMOptions, SLSTMParameters, WordOps
 from ..recurrence.shared_weight import SharedWeightLinear
@@ -101,7 +101,7 @@ class SentenceStateLSTM(nn.Module):
         self.num_sentence_nodes = at_least_one("num_sentence_nodes", num_sentence_nodes, 0)
         self.recompute, self.engine, self.batch_first = recompute, engine, bool(batch_first)
         if engine is not None:
-            choose(engine)
+            check_name(engine)
         self.output_size = self.hidden_size
         self.node_size = self.num_sentence_nodes * self.hidden_size
         size, nodes = self.hidden_size, self.num_sentence_nodes

@@ -149,7 +149,7 @@ class RecurrentStack(nn.Module):
         self.bias, self.batch_first = bool(bias), bool(batch_first)
         self.dropout, self.engine = dropout_probability(dropout), engine
         if engine is not None:
-            recurrence.choose(engine)
+            recurrence.check_name(engine)
         if self.dropout and self.num_layers == 1:
             warnings.warn(
                 f"dropout is {dropout}, but it acts between layers and this stack has only one",

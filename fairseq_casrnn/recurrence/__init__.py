@@ -20,7 +20,7 @@ states in float32.
 
 from . import engines  # noqa: F401 (registers the engines)
 from .base import Engine
-from .choice import ENGINES, choose, default, installed
+from .choice import ENGINES, check_name, choose, default, installed
 from .inputs import InputProduct
 from .layer import one_step, run
 from .mixture import HardRouting
@@ -30,6 +30,7 @@ __all__ = [
     "Engine",
     "HardRouting",
     "InputProduct",
+    "check_name",
     "choose",
     "default",
     "installed",

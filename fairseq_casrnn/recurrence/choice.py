@@ -80,9 +80,8 @@ def by_name(name: str | None, device: str) -> Engine:
         label, name = "environment variable CASRNN_ENGINE: engine", os.environ.get("CASRNN_ENGINE")
         if not name or name == "auto":
             name = preferred(device)
-    engine = ENGINES.get(name)
-    if engine is None:
-        raise UserError(f"{label} {name!r} is unknown; choose from {', '.join(ENGINES)}")
+    check_name(name, label)
+    engine = ENGINES[name]
     if (reason := engine.available(device)) is None:
         log_once(logging.INFO, "recurrence engine: %s", name)
         return engine
@@ -92,6 +91,16 @@ def by_name(name: str | None, device: str) -> Engine:
         logging.WARNING, "engine '%s' is not available, '%s' runs instead: %s", name, other, reason
     )
     return ENGINES[other]
+
+
+def check_name(name: str, label: str = "engine") -> None:
+    """Check the name of an engine, which may not be available.
+
+    Raises:
+        UserError: no engine of that name; ``label`` says what it names.
+    """
+    if name not in ENGINES and name != "auto":
+        raise UserError(f"{label} {name!r} is unknown; choose from {', '.join(ENGINES)}")
 
 
 def log_once(level: int, message: str, *arguments: object) -> None:

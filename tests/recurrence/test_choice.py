@@ -12,7 +12,7 @@ from fairseq_casrnn import recurrence
 from fairseq_casrnn.cells.base import Cell
 from fairseq_casrnn.cells.stacked_lstm import LSTMCell
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.layers import LSTM
+from fairseq_casrnn.layers import LSTM, SentenceStateLSTM
 from fairseq_casrnn.recurrence import decoding
 from fairseq_casrnn.recurrence.choice import logged
 from fairseq_casrnn.recurrence.decoder import run_reference
@@ -65,6 +65,16 @@ def test_the_engine_is_logged_once(caplog):
             layer(rand(T, B, 2, dtype=torch.float32))
     lines = [r.getMessage() for r in caplog.records if "engine" in r.getMessage()]
     assert lines == ["recurrence engine: reference"]
+
+
+@pytest.mark.parametrize("layer", [LSTM, SentenceStateLSTM])
+def test_no_engine_is_chosen_before_the_layer_runs(layer, caplog):
+    """A layer may be built on the CPU for an engine that runs on GPUs only."""
+    logged.clear()
+    with caplog.at_level(logging.INFO, logger="fairseq_casrnn"):
+        for engine in recurrence.ENGINES:
+            layer(2, H, 2, engine=engine)
+    assert not caplog.records
 
 
 class StepOnly(Cell):
