@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -97,6 +98,34 @@ def test_kernels_that_are_only_compiled_are_not_cached(kernel, monkeypatch):
     for _ in range(2):
         triton_launching.run(kernel, (1,), x=None, y=None, rows=1, SIZE=1)
     assert not triton_launching.compiled_kernels
+
+
+MISMATCH = "AST constructor recursion depth mismatch (before=219, after=160)"
+
+
+@pytest.mark.parametrize(("message", "failures"), [(MISMATCH, 2), (MISMATCH, 99), ("other", 1)])
+def test_another_thread_disturbs_the_parser(kernel, monkeypatch, message, failures):
+    """The launch is repeated, but not for ever, and not after other errors."""
+    errors = [SystemError(message)] * failures
+    lookup = Kernel.__getitem__
+
+    def search(self, grid):
+        def launch(**arguments):
+            if errors:
+                raise errors.pop()
+            return lookup(self, grid)(**arguments)
+
+        return launch
+
+    monkeypatch.setattr(Kernel, "__getitem__", search)
+    arguments = {"x": None, "y": None, "rows": 1, "SIZE": 1}
+    if failures == 2:
+        triton_launching.run(kernel, (1,), **arguments)
+        assert kernel.lookups == [((1,), arguments)]
+    else:
+        with pytest.raises(SystemError, match=re.escape(message)):
+            triton_launching.run(kernel, (1,), **arguments)
+        assert not kernel.lookups
 
 
 @pytest.mark.skipif(INTERPRETING, reason="for Triton's compiler")

@@ -24,6 +24,9 @@ compiled_kernels: dict[tuple[Any, ...], Any] = {}
 """Compiled kernels that :func:`run` has launched, by what a compiled kernel depends on."""
 
 
+PARSER_TRIALS = 10
+
+
 class Arguments(NamedTuple):
     """Functions that select a kernel's arguments from a dictionary, as tuples in their order.
 
@@ -80,9 +83,24 @@ def run(kernel: Any, grid: tuple[int, ...], /, **arguments: Any) -> None:
     if cached is not None:
         cached[(*grid, 1, 1)](*select.everything(arguments))
         return
-    binary = kernel[grid](**with_constants(kernel, arguments))
+    binary = compiled(kernel[grid], **with_constants(kernel, arguments))
     if small and binary is not None:
         compiled_kernels[key] = binary
+
+
+def compiled(compile_or_launch: Callable[..., Any], **arguments: Any) -> Any:
+    """``compile_or_launch(**arguments)``, which parses the kernel's source if it is not compiled.
+
+    It is repeated if another thread disturbs Python's parser, as happens before Python 3.11.8
+    (python/cpython#106905).
+    """
+    for _ in range(PARSER_TRIALS - 1):
+        try:
+            return compile_or_launch(**arguments)
+        except SystemError as error:
+            if "recursion depth mismatch" not in str(error):
+                raise
+    return compile_or_launch(**arguments)
 
 
 def with_constants(kernel: Any, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -156,7 +174,7 @@ def _compile_once(kernel: Any, grid: tuple[int, ...], arguments: dict[str, Any])
         begun[key] = event
         _unfinished.append(key)
     try:
-        binary = kernel.warmup(grid=grid, **with_constants(kernel, arguments))
+        binary = compiled(kernel.warmup, grid=grid, **with_constants(kernel, arguments))
         if torch.cuda.is_initialized() and binary is not None:
             _ = binary.run  # loads it; before Triton 3.7, compiles a launcher in C for a second
     finally:
