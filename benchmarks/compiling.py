@@ -128,7 +128,7 @@ def decode(name: str, size: int, dtype: torch.dtype, batch: int) -> None:
     weight_out = torch.zeros(size, size, dtype=dtype)
     temperature = stack.temperature if stack.cells[0].num_cells else None
     with torch.no_grad():
-        ahead.launch_decoder(decoder, size, weight_out, (True, True), temperature, batch)
+        ahead.launch_decoder(decoder, size, weight_out, batch, (True, True), temperature)
 
 
 def measure(size: int, precision: str, name: str, args, compiled: Compiled) -> None:

@@ -1,5 +1,6 @@
 """The kernels that are compiled ahead of a training are those that the training launches."""
 
+import itertools
 import threading
 from types import SimpleNamespace
 
@@ -44,11 +45,13 @@ def model_of(case, variant="plain", **options):
     return model
 
 
-def train(model, rows):
+def run(model, rows, train):
     tokens, inputs = source(left=True), target()
     tokens, inputs = (t.repeat(-(-rows // len(t)), 1)[:rows] for t in (tokens, inputs))
-    output, _ = model(tokens, tokens.ne(1).sum(1), inputs)
-    output.sum().backward()
+    with torch.set_grad_enabled(train):
+        output, _ = model.train(train)(tokens, tokens.ne(1).sum(1), inputs)
+    if train:
+        output.sum().backward()
 
 
 def compile_all(model, monkeypatch):
@@ -79,8 +82,8 @@ def test_launched_kernels_are_compiled_ahead(name, compiled_only, two_processors
     assert len(ahead) == len(names)  # each kernel once
     assert names.count("decode_backward") == (0 if name == "dg_lstm" else 2)
     del compiled_only[:]
-    for rows in (3, 40):
-        train(model, rows)
+    for rows, training in itertools.product((3, 40), (True, False)):
+        run(model, rows, training)
     assert {id(kernel) for kernel in compiled_only} == ahead
 
 
@@ -137,13 +140,13 @@ def test_kernels_of_the_first_batches_are_compiled_first(rows, order, monkeypatc
     done = []
     monkeypatch.setattr(triton_ahead, "THREADS", 1)
     monkeypatch.setattr(triton_ahead, "run", lambda job, device: done.append(job.kernel))
-    jobs = [triton_ahead.Job(*of) for of in (("low", None, 1), ("loss", None, 0))]
-    jobs.insert(1, triton_ahead.Job("high", None, 129))
+    kernels = (("low", 1), ("low validation", 1, False), ("high", 129), ("loss", 0))
+    jobs = [triton_ahead.Job(kernel, None, *of) for kernel, *of in kernels]
     before = set(threading.enumerate())
     triton_ahead.start(jobs, torch.device("cpu"), rows)
     for thread in set(threading.enumerate()) - before:
         thread.join()
-    assert " ".join(done) == order
+    assert " ".join(done) == f"{order} low validation"
 
 
 def test_the_kernels_of_the_loss(compiled_only, monkeypatch):  # noqa: F811

@@ -97,7 +97,7 @@ def launch_everything() -> None:
         DecoderLayer(cell, *stack.layer_parameters(k), None) for k, cell in enumerate(stack.cells)
     ]
     with torch.no_grad():
-        ahead.launch_decoder(decoder, SIZE, torch.zeros(SIZE, SIZE), (True, True), None, BATCH)
+        ahead.launch_decoder(decoder, SIZE, torch.zeros(SIZE, SIZE), BATCH, (True, True))
         cross_entropy.launch_rows(torch.zeros(4, 50))
         scores = torch.zeros(6, 50)
         beam.add_scores(scores, scores[:, 0].clone(), scores.clone(), {0: 1.0, 2: -0.5})

@@ -22,6 +22,8 @@ from fairseq_casrnn.recurrence.triton import support as triton_support
 from .test_cpp import layer_of
 from .test_triton import INTERPRETING, run
 
+KERNELS = "fairseq_casrnn.recurrence.triton.kernels"
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
@@ -294,3 +296,27 @@ def test_kernels_of_the_sentence_state_lstm(sizes, dtype, compiled_only, tmp_pat
     assert len({k.asm["ptx"] for k in compiled_only}) == len(kernels) == 4
     if dtype != torch.float64:
         assert [spilled_bytes(k, tmp_path) for k in kernels.values()] == [0, 0, 0, 0]
+
+
+def test_cache_keys_do_not_depend_on_which_kernel_is_compiled_first(monkeypatch):
+    triton = pytest.importorskip("triton")
+    if INTERPRETING:
+        pytest.skip("Triton is interpreting")
+    kinds = "sequences", "decoder", "single_steps"
+    parts = "attention", "decoder_layers", "decoder_products", "products", "tiles"
+    modules = [importlib.import_module(f"{KERNELS}.{name}") for name in (*kinds, *parts)]
+    values = [value for module in modules for value in vars(module).values()]
+    functions = [value for value in values if isinstance(value, triton.JITFunction)]
+    keys = []
+    for order in (kinds, kinds[::-1]):
+        for function in functions:
+            monkeypatch.setattr(function, "hash", None)
+            monkeypatch.setattr(function, "used_global_vals", {})
+        triton_host.kernels.cache_clear()
+        triton_host.hash_callees_first.cache_clear()
+        for kind in order:
+            launched = [f for name, f in vars(triton_host.kernels(kind)).items() if "ward" in name]
+            for function in launched if order is kinds else launched[::-1]:
+                _ = function.cache_key
+        keys.append([function.cache_key for function in functions])
+    assert keys[0] == keys[1]

@@ -2,7 +2,8 @@
 
 Triton compiles each kernel at its first launch, which takes seconds, one kernel after another.
 Instead, other threads run the forward and backward of layers and decoders on zeros, with batches of
-both tile heights, and compile each kernel instead of launching it.
+both tile heights, and compile each kernel instead of launching it. The kernels of a forward without
+gradients come last, since they are needed at the first validation.
 """
 
 from __future__ import annotations
@@ -43,19 +44,21 @@ class Job(NamedTuple):
         kernel: its name.
         run: runs code that launches the kernel.
         batch: number of rows in that launch; 0 if the kernel is the same for all batches.
+        trains: whether a training update launches it.
     """
 
     kernel: str
     run: Callable[[], None]
     batch: int
+    trains: bool = True
 
 
 def start(jobs: list[Job], device: torch.device, rows: int) -> None:
     """Start jobs in other threads without waiting; kernels for batches of ``rows`` come first."""
     high = rows >= max(job.batch for job in jobs)
 
-    def is_later(job: Job) -> bool:
-        return job.batch > 0 and (job.batch > LOW) != high
+    def is_later(job: Job) -> tuple[bool, bool]:
+        return not job.trains, job.batch > 0 and (job.batch > LOW) != high
 
     pool = ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1), "compile_ahead")
     for job in sorted(jobs, key=is_later):
@@ -84,13 +87,14 @@ def batches(size: int, device: torch.device) -> tuple[int, int]:
 def layer_jobs(
     cell: Cell, weight_ih: Tensor, weight_hh: Tensor, bias: Tensor, params: Sequence[Tensor]
 ) -> Iterator[Job]:
-    """The kernels that train a layer with this cell; parameters as in :func:`.one_step`."""
+    """The kernels of a layer with this cell; parameters as in :func:`.one_step`."""
     w_ih, w_hh, b = (t.detach() for t in (weight_ih, weight_hh, bias))
     params = [p.detach() for p in params]
     for batch in batches(weight_hh.size(1), weight_hh.device):
-        for kernel in ("forward_sequence", "backward_sequence"):
-            job = partial(launch_layer, cell, w_ih, w_hh, b, params, batch)
-            yield Job(kernel, job, batch)
+        launch = partial(launch_layer, cell, w_ih, w_hh, b, params, batch)
+        yield Job("forward_sequence", launch, batch)
+        yield Job("backward_sequence", launch, batch)
+        yield Job("forward_sequence", partial(launch, trains=False), batch, trains=False)
 
 
 def launch_layer(
@@ -100,8 +104,9 @@ def launch_layer(
     bias: Tensor,
     params: Sequence[Tensor],
     batch: int,
+    trains: bool = True,
 ) -> None:
-    """Run forward and backward of a layer over two steps of zeros."""
+    """Run the forward of a layer over two steps of zeros and, if it ``trains``, the backward."""
     size, wide = weight_hh.size(1), accumulation_dtype(weight_hh.dtype)
     x = weight_ih.new_zeros(2, batch, weight_ih.size(1))
     h0 = x.new_zeros(batch, size)
@@ -112,7 +117,9 @@ def launch_layer(
         side = x.new_zeros(2, batch, size, dtype=wide)
     c0 = h0.clone() if cell.has_cell else None
     tensors = LoopTensors(None, x, weight_ih, bias, weight_hh, h0, c0, side)
-    saved, *_ = forward(cell, tensors, None, params, keep=True)
+    saved, *_ = forward(cell, tensors, None, params, keep=trains)
+    if not trains:
+        return
     gates = saved.gates
     d_gates = gates if gates.dtype == x.dtype else torch.empty_like(gates, dtype=x.dtype)
     backward(
@@ -134,30 +141,34 @@ def decoder_jobs(
     dropped: tuple[bool, bool],
     temperature: Tensor | None,
 ) -> Iterator[Job]:
-    """The kernels that train a decoder with attention and input feeding.
+    """The kernels of a decoder with attention and input feeding.
 
     Args:
         layers: as in :class:`..decoder.DecoderInputs`.
         embed_dim: E.
         weight_out: ``(H, H)``, W_oh.
-        dropped: whether there is dropout between layers, and whether on the output.
+        dropped: whether training has dropout between layers, and whether on the output.
         temperature: scalar, of soft routing, or None.
     """
     for batch in batches(weight_out.size(0), weight_out.device):
-        for kernel in ("decode_forward", "decode_backward"):
-            shared = layers, embed_dim, weight_out, dropped, temperature
-            yield Job(kernel, partial(launch_decoder, *shared, batch), batch)
+        launch = partial(launch_decoder, layers, embed_dim, weight_out, batch)
+        yield Job("decode_forward", partial(launch, dropped, temperature), batch)
+        yield Job("decode_backward", partial(launch, dropped, temperature), batch)
+        yield Job("decode_forward", launch, batch, trains=False)
 
 
 def launch_decoder(
     layers: list[DecoderLayer],
     embed_dim: int,
     weight_out: Tensor,
-    dropped: tuple[bool, bool],
-    temperature: Tensor | None,
     batch: int,
+    dropped: tuple[bool, bool] | None = None,
+    temperature: Tensor | None = None,
 ) -> None:
-    """Run forward and backward of a decoder over two steps and three source words of zeros."""
+    """Run the forward of a decoder over two steps and three source words of zeros.
+
+    With ``dropped`` and ``temperature``, see :func:`decoder_jobs`, as in training, and backward.
+    """
     size, new = weight_out.size(0), weight_out.new_zeros
     states = new(len(layers), batch, size)
     keys, mask = new(batch, 3, size), new(batch, 3, dtype=torch.bool)
@@ -170,12 +181,14 @@ def launch_decoder(
         values=keys.clone(),
         mask=mask,
         weight_out=weight_out,
-        drop_layers=new(len(layers) - 1, 2, batch, size) if dropped[0] else None,
-        drop_out=new(2, batch, size) if dropped[1] else None,
+        drop_layers=new(len(layers) - 1, 2, batch, size) if dropped and dropped[0] else None,
+        drop_out=new(2, batch, size) if dropped and dropped[1] else None,
         temperature=temperature,
     )
     d = dense(d)
-    saved = run_forward(d, keep=True)
+    saved = run_forward(d, keep=dropped is not None)
+    if dropped is None:
+        return
     weights = gather_weights(layers, embed_dim)
     backward_decoder(
         d,

@@ -5,13 +5,16 @@ from __future__ import annotations
 import functools
 import importlib
 import logging
+import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
 from ..inputs import MaybeTensor
+from .launching import parse_again_if_disturbed
 from .plan import GIVEN
 
 logger = logging.getLogger(__name__)
@@ -25,7 +28,35 @@ R = TypeVar("R")
 def kernels(kind: str) -> Any:
     """The module ``kernels.<kind>``, whose import needs Triton and takes a second."""
     listen()
-    return importlib.import_module(f"{__package__}.kernels.{kind}")
+    module = importlib.import_module(f"{__package__}.kernels.{kind}")
+    hash_callees_first(module)
+    return module
+
+
+@functools.cache
+def hash_callees_first(module: ModuleType) -> None:
+    """Let Triton hash all functions of a module, after those that they call.
+
+    Triton's hash of a kernel includes the global constants of a function that it calls only if that
+    function has already been hashed. It would depend on which kernel is compiled first, and a
+    kernel in the cache on disk would not be found.
+    """
+    import triton
+
+    functions = [f for f in vars(module).values() if isinstance(f, triton.JITFunction)]
+    for name in sorted({f.__module__ for f in functions} - {module.__name__}):
+        hash_callees_first(sys.modules[name])
+    for function in functions:
+        parse_again_if_disturbed(hash_function, function=function)
+
+
+def hash_function(function: Any) -> None:
+    """Let Triton hash a function; after an error, it would keep a placeholder."""
+    try:
+        _ = function.cache_key
+    except SystemError:
+        function.hash = None
+        raise
 
 
 @functools.cache

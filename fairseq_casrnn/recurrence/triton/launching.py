@@ -83,24 +83,24 @@ def run(kernel: Any, grid: tuple[int, ...], /, **arguments: Any) -> None:
     if cached is not None:
         cached[(*grid, 1, 1)](*select.everything(arguments))
         return
-    binary = compiled(kernel[grid], **with_constants(kernel, arguments))
+    binary = parse_again_if_disturbed(kernel[grid], **with_constants(kernel, arguments))
     if small and binary is not None:
         compiled_kernels[key] = binary
 
 
-def compiled(compile_or_launch: Callable[..., Any], **arguments: Any) -> Any:
-    """``compile_or_launch(**arguments)``, which parses the kernel's source if it is not compiled.
+def parse_again_if_disturbed(parse: Callable[..., Any], **arguments: Any) -> Any:
+    """``parse(**arguments)``, which parses a kernel's source.
 
     It is repeated if another thread disturbs Python's parser, as happens before Python 3.11.8
     (python/cpython#106905).
     """
     for _ in range(PARSER_TRIALS - 1):
         try:
-            return compile_or_launch(**arguments)
+            return parse(**arguments)
         except SystemError as error:
             if "recursion depth mismatch" not in str(error):
                 raise
-    return compile_or_launch(**arguments)
+    return parse(**arguments)
 
 
 def with_constants(kernel: Any, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -174,7 +174,9 @@ def _compile_once(kernel: Any, grid: tuple[int, ...], arguments: dict[str, Any])
         begun[key] = event
         _unfinished.append(key)
     try:
-        binary = compiled(kernel.warmup, grid=grid, **with_constants(kernel, arguments))
+        binary = parse_again_if_disturbed(
+            kernel.warmup, grid=grid, **with_constants(kernel, arguments)
+        )
         if torch.cuda.is_initialized() and binary is not None:
             _ = binary.run  # loads it; before Triton 3.7, compiles a launcher in C for a second
     finally:
@@ -185,5 +187,6 @@ def _compile_once(kernel: Any, grid: tuple[int, ...], arguments: dict[str, Any])
 
 def _key(kernel: Any, arguments: dict[str, Any]) -> tuple[str, ...]:
     """A key that tells the kernels of a model apart."""
-    names = "cell", "bottom_cell", "upper_cell", "size", "tiles", "V"
-    return kernel.__name__, *(str(arguments.get(name)) for name in names)
+    names = "cell", "bottom_cell", "upper_cell", "size", "tiles", "V", "KEEP"
+    given = "".join("-" if value is None else "+" for value in flattened(arguments.values()))
+    return kernel.__name__, *(str(arguments.get(name)) for name in names), given
