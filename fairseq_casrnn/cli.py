@@ -106,7 +106,7 @@ COMMANDS = {
     ),
     "warm-up": (
         "fairseq_casrnn.console.warm_up",
-        "compile the GPU kernels of a training in advance",
+        "compile the GPU kernels of a training in advance, with the arguments of fairseq-train",
     ),
     "results add": (
         "fairseq_casrnn.results.add",
@@ -151,7 +151,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         _print_help(parser, argv)
         return 2
     args, unknown = parser.parse_known_args(argv)
-    if unknown:
+    if getattr(args, "takes_unknown", False):
+        args.unknown = unknown
+    elif unknown:
         where = "; options of fairseq-train go after --" if argv[0] == "train" else ""
         parser.error(f"unrecognized arguments: {' '.join(unknown)}{where}")
     if argv[0] == "train":

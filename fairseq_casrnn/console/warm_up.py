@@ -24,17 +24,14 @@ FEW = ["--batch-size=8"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments to its parser."""
+    """Add the command's arguments to its parser; all others are those of fairseq-train."""
+    parser.usage = "%(prog)s [-h] [--dtype NAMES] DATA --arch NAME [options of fairseq-train]"
+    parser.set_defaults(takes_unknown=True)
     parser.add_argument(
         "--dtype",
         type=dtypes,
         default=[],
         help=f"comma-separated list of {', '.join(DTYPES)} (default: from the options)",
-    )
-    parser.add_argument(
-        "training",
-        nargs=argparse.REMAINDER,
-        help="DATA --arch NAME and the other arguments of fairseq-train",
     )
 
 
@@ -72,13 +69,13 @@ def run(args: argparse.Namespace) -> None:
     """
     import torch
 
-    if not args.training:
+    if not args.unknown:
         raise UserError("give DATA, --arch NAME and other options of fairseq-train")
     if not torch.cuda.is_available():
         raise UserError(
             "torch finds no GPU on this machine; warm up on the machine that will train"
         )
-    training = without_plugin(args.training)
+    training = without_plugin(args.unknown)
     with tempfile.TemporaryDirectory() as folder:
         started = []
         for number, command in enumerate(commands(training, args.dtype, folder)):

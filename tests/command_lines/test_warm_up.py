@@ -29,11 +29,11 @@ def test_without_a_gpu(monkeypatch, capsys):
 def test_one_update_in_each_dtype_with_few_and_many_sentences(gpu, monkeypatch, tmp_path, capsys):
     record = tmp_path / "record"
     monkeypatch.setattr(warm_up, "PROGRAM", [sys.executable, "-c", RECORD, str(record)])
-    given = ["data", "--arch", "cas_lstm_iwslt", "--fp16", "--max-tokens", "4000"]
-    assert cli.main(["warm-up", "--dtype", "float32,bfloat16", *given]) == 0
+    given = ["--arch", "cas_lstm_iwslt", "data", "--fp16", "--max-tokens", "4000"]
+    assert cli.main(["warm-up", *given, "--dtype", "float32,bfloat16"]) == 0
     runs = record.read_text().splitlines()
     assert len(runs) == 4
-    assert all("'data', '--arch', 'cas_lstm_iwslt', '--max-tokens', '4000'" in run for run in runs)
+    assert all("'--arch', 'cas_lstm_iwslt', 'data', '--max-tokens', '4000'" in run for run in runs)
     assert all("'--max-update=1', '--no-save'" in run for run in runs)
     assert [sum(option in run for run in runs) for option in ("--fp16", "--bf16")] == [0, 2]
     assert sum("--batch-size=8" in run and "--bf16" in run for run in runs) == 1
