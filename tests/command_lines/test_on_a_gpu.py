@@ -4,17 +4,14 @@ import json
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 import torch
-from torch.utils import cpp_extension
+from simulated_gpu import run as simulated
 
 from .programs import TRAIN, USER_DIR, Done, run
 
-TESTS = Path(__file__).parents[1]
-COMPILER = os.environ.get("CXX", "c++")
 EAGER = {"CASRNN_ENGINE": "eager"}
 # Triton's interpreter does not run in the several threads that compile kernels.
 INTERPRETED = {"TRITON_INTERPRET": "1", "CASRNN_PATCHES": "-compiling.compile_ahead"}
@@ -24,7 +21,9 @@ NUMBERS = "loss", "nll_loss", "gnorm", "valid_loss"
 
 pytestmark = [
     pytest.mark.full,
-    pytest.mark.skipif(shutil.which(COMPILER) is None, reason="there is no C++ compiler"),
+    pytest.mark.skipif(
+        not all(map(shutil.which, simulated.COMPILERS)), reason="there is no C++ compiler"
+    ),
     pytest.mark.skipif(torch.version.cuda is not None, reason="needs a CPU build of torch"),
 ]
 
@@ -32,27 +31,14 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def gpu(tmp_path_factory):
     """Variables of the environment with which a program finds a GPU."""
-    library = tmp_path_factory.mktemp("gpu") / "libgpu.so"
-    source = TESTS / "simulated_gpu" / "device.cpp"
-    include = [f"-isystem{path}" for path in cpp_extension.include_paths()]
-    torch_libraries = ["-L", cpp_extension.TORCH_LIB_PATH, "-lc10", "-ltorch_cpu", "-ltorch"]
-    options = ["-shared", "-fPIC", "-std=c++20", "-O1", *include, source, "-o", library]
-    subprocess.run([COMPILER, *options, *torch_libraries], check=True)
-    folders = [str(source.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {"SIMULATED_GPU": str(library), "PYTHONPATH": os.pathsep.join(folders)}
+    return simulated.gpu(tmp_path_factory.mktemp("gpu"))
 
 
 @pytest.fixture(scope="module")
 def driver(gpu, tmp_path_factory):
     """The same with a driver for compiled kernels, which does not run them."""
     folder = tmp_path_factory.mktemp("driver")
-    library = folder / "libcuda.so.1"
-    source = TESTS / "recurrence" / "recording_driver.c"
-    options = ["-shared", "-fPIC", f"-Wl,-soname,{library.name}"]
-    subprocess.run(["cc", *options, source, "-o", library], check=True)
-    (folder / "libcuda.so").symlink_to(library)
-    folders = {"LD_LIBRARY_PATH": str(folder), "TRITON_LIBCUDA_PATH": str(folder)}
-    return gpu | folders | {"TRITON_CACHE_DIR": str(folder / "cache")}
+    return gpu | simulated.driver(folder) | {"TRITON_CACHE_DIR": str(folder / "cache")}
 
 
 def call(program, *args, environment=()) -> Done:
@@ -118,7 +104,6 @@ def test_beam_search_equals_that_on_the_cpu(data, gpu, trained, engine):
         assert float(ours[1]) == pytest.approx(float(theirs[1]), abs=1e-4)
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 def test_each_kernel_is_compiled_once(data, driver, tmp_path):
     """By warm-up; then neither training nor validation, nor a second search, compiles any."""
     pytest.importorskip("triton")
