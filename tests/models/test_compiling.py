@@ -1,7 +1,9 @@
 """The kernels that are compiled ahead of a training are those that the training launches."""
 
 import itertools
+import os
 import threading
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -130,6 +132,50 @@ def test_failed_compilation_is_repeated_at_the_launch(monkeypatch):
     triton_ahead.run(triton_ahead.Job("kernel", job, 1), torch.device("cpu"))
     assert not triton_launching._unfinished
     assert triton_launching.may_launch(kernel, (1, 1), {})
+
+
+def test_no_fork_while_kernels_are_compiled():
+    """A worker of a DataLoader would inherit the pipes of programs that are being started."""
+    pytest.importorskip("triton")
+    from fairseq_casrnn.recurrence.triton import ahead as triton_ahead
+
+    begun, may_end, order = threading.Event(), threading.Event(), []
+
+    def compile_slowly():
+        begun.set()
+        may_end.wait(60)
+        order.append("compiled")
+
+    def fork():
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0)
+        os.waitpid(pid, 0)
+        order.append("forked")
+
+    def compile_later():
+        order.append("compiled later")
+
+    def start(function, *args):
+        thread = threading.Thread(target=function, args=args)
+        thread.start()
+        return thread
+
+    jobs = [triton_ahead.Job("kernel", run, 1) for run in (compile_slowly, compile_later)]
+    threads = [start(triton_ahead.run, jobs[0], torch.device("cpu"))]
+    assert begun.wait(60)
+    threads.append(start(fork))
+    guard = triton_ahead.fork_guard()
+    while not (guard.forks or order):
+        time.sleep(0.01)
+    threads.append(start(triton_ahead.run, jobs[1], torch.device("cpu")))
+    time.sleep(0.1)
+    assert not order
+    may_end.set()
+    for thread in threads:
+        thread.join(60)
+    assert order[0] == "compiled"
+    assert set(order) == {"compiled", "forked", "compiled later"}
 
 
 @pytest.mark.parametrize(("rows", "order"), [(64, "low loss high"), (250, "high loss low")])

@@ -8,8 +8,11 @@ gradients come last, since they are needed at the first validation.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -53,6 +56,53 @@ class Job(NamedTuple):
     trains: bool = True
 
 
+class ForkGuard:
+    """Keeps this process from forking while jobs run.
+
+    A job starts an assembler or a C compiler. If another thread forks at that moment, for a worker
+    of a DataLoader, the worker inherits a pipe whose end the job waits for. Neither would go on.
+    """
+
+    def __init__(self) -> None:
+        self.reset()
+        os.register_at_fork(
+            before=self.begin_fork, after_in_parent=self.end_fork, after_in_child=self.reset
+        )
+
+    def reset(self) -> None:
+        """Start without jobs; a forked process has no other threads."""
+        self.changed, self.jobs, self.forks = threading.Condition(), 0, 0
+
+    def begin_fork(self) -> None:
+        """Wait for running jobs, and keep others from starting."""
+        with self.changed:
+            self.forks += 1
+            self.changed.wait_for(lambda: not self.jobs)
+
+    def end_fork(self) -> None:
+        """Let jobs start."""
+        with self.changed:
+            self.forks -= 1
+            self.changed.notify_all()
+
+    @contextlib.contextmanager
+    def job(self) -> Iterator[None]:
+        """Run a job."""
+        with self.changed:
+            self.changed.wait_for(lambda: not self.forks)
+            self.jobs += 1
+        try:
+            yield
+        finally:
+            with self.changed:
+                self.jobs -= 1
+                self.changed.notify_all()
+
+
+fork_guard = functools.cache(ForkGuard)
+"""The one guard of this process."""
+
+
 def start(jobs: list[Job], device: torch.device, rows: int) -> None:
     """Start jobs in other threads without waiting; kernels for batches of ``rows`` come first."""
     high = rows >= max(job.batch for job in jobs)
@@ -69,7 +119,7 @@ def start(jobs: list[Job], device: torch.device, rows: int) -> None:
 def run(job: Job, device: torch.device) -> None:
     """Run a job. Errors are only logged, since the real launch raises and handles them again."""
     try:
-        with compiling_only(job.kernel), torch.no_grad():
+        with fork_guard().job(), compiling_only(job.kernel), torch.no_grad():
             if device.type == "cuda":
                 torch.cuda.set_device(device)  # the current device is per thread
             job.run()
