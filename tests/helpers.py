@@ -7,7 +7,9 @@ engine added to ``recurrence.ENGINES`` is tested without a change here.
 from __future__ import annotations
 
 import contextlib
+import tarfile
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -171,3 +173,10 @@ def assert_close(actual, expected, tolerance=DOUBLE, names=None):
 def table_rows(text):
     """Return the cells of each line of the Markdown tables in ``text``."""
     return [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
+
+
+def unpack_golden(archive: str, folder: Path) -> None:
+    """Unpack an archive of tests/golden, a model of version 0.1.0."""
+    safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # from Python 3.11.4 on
+    with tarfile.open(Path(__file__).parent / "golden" / archive) as files:
+        files.extractall(folder, **safely)

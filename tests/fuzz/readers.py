@@ -17,6 +17,7 @@ import torch
 from corpora import IWSLT_TESTS, iwslt_files, pairs, write_archive, write_multi30k, write_tatoeba
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary, data_utils, indexed_dataset
+from helpers import unpack_golden
 from hydra.errors import ConfigCompositionException
 
 from fairseq_casrnn.analysis import dyck, syneval
@@ -218,9 +219,7 @@ def load_dictionary(path: Path) -> Dictionary:
 
 def checkpoint(folder: Path):
     """A checkpoint of version 0.1.0."""
-    archive = Path(__file__).parents[1] / "golden" / "language_model.tar.xz"
-    with tarfile.open(archive) as files:
-        files.extractall(folder, filter="data")
+    unpack_golden("language_model.tar.xz", folder)
     path = folder / "out" / "checkpoint_best.pt"
 
     def read():

@@ -1,12 +1,11 @@
 """Checkpoints of version 0.1.0 load and compute the same; make.py wrote them."""
 
-import tarfile
 from pathlib import Path
 
 import pytest
 import torch
 from fairseq import checkpoint_utils
-from helpers import SINGLE
+from helpers import SINGLE, unpack_golden
 
 import fairseq_casrnn
 
@@ -17,8 +16,7 @@ ARCHIVES = sorted(Path(__file__).parent.glob("*.tar.xz"))
 
 @pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name.partition(".")[0])
 def test_golden_checkpoint(archive, tmp_path):
-    with tarfile.open(archive) as files:
-        files.extractall(tmp_path, filter="data")
+    unpack_golden(archive.name, tmp_path)
     (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
         [str(tmp_path / "out" / "checkpoint_best.pt")],
         arg_overrides={"data": str(tmp_path / "data")},

@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import tarfile
 import threading
 import time
-from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import urlsplit
 
@@ -18,6 +16,7 @@ pytest.importorskip("starlette")
 pytest.importorskip("prometheus_client")
 uvicorn = pytest.importorskip("uvicorn")
 
+from helpers import unpack_golden  # noqa: E402
 from prometheus_client.parser import text_string_to_metric_families  # noqa: E402
 
 from fairseq_casrnn.serving.app import Settings, make_app  # noqa: E402
@@ -25,15 +24,13 @@ from fairseq_casrnn.serving.command import open_listener  # noqa: E402
 from fairseq_casrnn.serving.loading import load  # noqa: E402
 from fairseq_casrnn.serving.predictors import Predictor  # noqa: E402
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 ROLES = ("sentence_encoder", "tagger", "translation", "language_model")
 JSON = {"Content-Type": "application/json"}
 
 
 def unpack(role, folder):
     """Unpack the golden checkpoint of a role; return the options to serve it with."""
-    with tarfile.open(GOLDEN / f"{role}.tar.xz") as files:
-        files.extractall(folder, filter="data")
+    unpack_golden(f"{role}.tar.xz", folder)
     return options(path=folder / "out", data=str(folder / "data"))
 
 
