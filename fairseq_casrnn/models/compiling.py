@@ -11,7 +11,7 @@ from torch import nn
 from ..layers import RecurrentStack
 from ..recurrence import choose
 from ..recurrence.triton import ahead as triton_ahead
-from ..recurrence.triton.plan import persistent_kernels_enabled
+from ..recurrence.triton.plan import interpreting, persistent_kernels_enabled
 from .decoder import RecurrentDecoder
 from .head import VocabularyHead
 
@@ -25,7 +25,8 @@ def compile_ahead(result: None, trainer: Trainer, *args: Any, **kwargs: Any) -> 
     """After ``Trainer.__init__``: start to compile the kernels of the first updates."""
     model = trainer._model  # trainer.model would wrap it for several GPUs too early
     parameter = next(model.parameters(), None)
-    if parameter is not None and parameter.is_cuda and persistent_kernels_enabled():
+    compiles = parameter is not None and parameter.is_cuda and not interpreting()
+    if compiles and persistent_kernels_enabled():
         jobs = [*kernel_jobs(model), *loss_jobs(model, trainer._criterion)]
         if jobs:
             device = torch.device("cuda", torch.cuda.current_device())

@@ -13,8 +13,7 @@ from simulated_gpu import run as simulated
 from .programs import TRAIN, USER_DIR, Done, run
 
 EAGER = {"CASRNN_ENGINE": "eager"}
-# Triton's interpreter does not run in the several threads that compile kernels.
-INTERPRETED = {"TRITON_INTERPRET": "1", "CASRNN_PATCHES": "-compiling.compile_ahead"}
+INTERPRETED = {"TRITON_INTERPRET": "1"}
 OPTIONS = [*TRAIN[1:], "--dropout", "0", "--criterion", "fused_label_smoothed_cross_entropy"]
 SEARCH = ["--batch-size", "8", "--beam", "3", "--max-len-b", "6", "--num-workers", "0"]
 NUMBERS = "loss", "nll_loss", "gnorm", "valid_loss"

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from simulated_gpu import run as simulated
 
 from fairseq_casrnn.recurrence.triton import launching as triton_launching
 
@@ -129,23 +130,15 @@ def test_another_thread_disturbs_the_parser(kernel, monkeypatch, message, failur
 
 
 @pytest.mark.skipif(INTERPRETING, reason="for Triton's compiler")
-@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+@pytest.mark.skipif(shutil.which(simulated.COMPILERS[1]) is None, reason="there is no C compiler")
 @pytest.mark.skipif(torch.version.cuda is not None, reason="torch looks for libcuda, too")
 def test_arguments_that_reach_the_driver(tmp_path):
     """With Triton's launcher, looked up and directly; see :mod:`.recorded_launches`."""
     pytest.importorskip("triton")
-    here, library = Path(__file__).parent, tmp_path / "libcuda.so.1"
-    source = here / "recording_driver.c"
-    options = ["-shared", "-fPIC", f"-Wl,-soname,{library.name}"]
-    subprocess.run(["cc", *options, source, "-o", library], check=True)
-    (tmp_path / "libcuda.so").symlink_to(library)  # the name for the linker
-    environment = {
-        **os.environ,
-        "LD_LIBRARY_PATH": str(tmp_path),
-        "TRITON_LIBCUDA_PATH": str(tmp_path),
-        "TRITON_CACHE_DIR": str(tmp_path / "cache"),
-    }
-    command = [sys.executable, here / "recorded_launches.py", library]
+    script = Path(__file__).parent / "recorded_launches.py"
+    cache = {"TRITON_CACHE_DIR": str(tmp_path / "cache")}
+    environment = {**os.environ, **simulated.driver(tmp_path), **cache}
+    command = [sys.executable, script, tmp_path / "libcuda.so.1"]
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     assert set(result.stdout.split()) >= {
