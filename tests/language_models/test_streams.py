@@ -66,4 +66,5 @@ def test_lengths_of_pieces():
     halved = lengths < 52
     assert 0.02 < halved.mean() < 0.09
     assert abs(lengths[~halved].mean() - 70) < 1
+    assert abs(lengths[halved].mean() - 35) < 2
     assert abs(lengths[~halved].std() - 5) < 1

@@ -8,7 +8,7 @@ import torch
 from fairseq_casrnn.data.vector_files import VectorFile, words_with_vectors
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.models.embedding import build_embedding
-from fairseq_casrnn.models.unknown_words import WordVectors
+from fairseq_casrnn.models.unknown_words import GrowingVocabulary, WordVectors
 
 from .common import PAD, TARGET, build, dictionary, make_task
 
@@ -88,6 +88,20 @@ def test_vectors_of_single_words(path):
         path.write_text(other)
         with pytest.raises(UserError, match=r"line 1: vectors of dimension \d, but the embedding"):
             WordVectors(str(path), 2)
+
+
+def test_words_added_in_several_calls(path):
+    path.write_text("rome 1 2\nparis 3 4\nbonn 5 6\n")
+    words = dictionary(TARGET)
+    table = torch.nn.Embedding(len(words), 2)
+    vocabulary, old = GrowingVocabulary(words, table, WordVectors(str(path), 2)), table.weight
+    found = []
+    for word in ("rome", "paris", "rome"):
+        found.append(vocabulary.index(word))
+        vocabulary.grow()
+    assert vocabulary.index("nowhere") == words.unk()
+    assert found == [len(old), len(old) + 1, len(old)]
+    assert table.weight.equal(torch.cat([old, torch.tensor([[1.0, 2], [3, 4]])]))
 
 
 @pytest.mark.parametrize("header", ["", "2 3\n"])

@@ -1,6 +1,7 @@
 """Taggers: padding, spelling, boundaries, options, and the CRF against enumeration."""
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -181,6 +182,22 @@ def test_crf_against_all_sequences(crf):
     assert_close([crf.loss(emissions, target)], [wanted])
     best = [list(max(found, key=found.get)) if found else [] for found in every]
     assert crf.best(emissions, lengths) == best
+
+
+def test_joint_probabilities_of_tags(crf):
+    model = tagger("stacked_lstm")
+    emissions, tags = rand(2, 4, 3), [[0, 2, 1, 1], [2, 0]]
+    by_sentence = zip(emissions, tags, strict=True)
+    every = [enumerate_tags(crf, row[: len(chosen)]) for row, chosen in by_sentence]
+    wanted = [found[tuple(row)].exp().item() for found, row in zip(every, tags, strict=True)]
+    model.crf = crf
+    assert model.probabilities(emissions, tags) == pytest.approx(wanted)
+    model.crf = None
+    by_word = emissions.softmax(-1)
+    wanted = [
+        math.prod(by_word[b, t, k].item() for t, k in enumerate(r)) for b, r in enumerate(tags)
+    ]
+    assert model.probabilities(emissions, tags) == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

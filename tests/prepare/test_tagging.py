@@ -148,6 +148,7 @@ def test_schemes(scheme):
         (["NOUN VERB", "X O"], None),
         (["I S B", "NN O"], None),  # parts of speech, of which some look like tags of spans
         (["O O"], None),
+        (["I I", "O I"], None),
         (["B I O", "B"], "IOB2"),
         (["B M E S", "S"], "BMES"),  # Chinese words
         (["I-A O", "I-A I-A"], "IOB1"),  # no spans touch
@@ -161,7 +162,7 @@ def test_scheme_detection(rows, scheme):
 
 def test_orphan_continuation_tags():
     """I-X is an orphan at the start of a sentence, after O, and after another type."""
-    rows = ["B-A I-A I-B I-B O I-A", "I-A", "B-A B-A I-A"]
+    rows = ["B-A I-A I-B I-B O I-A", "I-A", "B-A B-A I-A", "B-A O O B-B"]
     assert count_orphan_continuations([row.split() for row in rows]) == 3
 
 

@@ -124,13 +124,13 @@ class Source:
         total = -len(tokens) / 2 * math.log(self.k)
         for t, token in enumerate(tokens):
             move, depth = (2 if token in kinds else 1), len(stack)
-            right = t < self.high and (token in kinds or (stack and stack.pop() == token))
+            right = token in kinds or (stack and stack.pop() == token)
             if not right or not self.moves[t, depth, move]:
                 raise UserError(f"the source cannot emit '{' '.join(tokens)}'")
             total += math.log(self.moves[t, depth, move])
             if token in kinds:
                 stack.append(kinds[token])
-        if stack or len(tokens) >= self.high or not self.moves[len(tokens), 0, 0]:
+        if stack or not self.moves[len(tokens), 0, 0]:
             raise UserError(f"the source cannot emit '{' '.join(tokens)}'")
         return total + math.log(self.moves[len(tokens), 0, 0])
 
