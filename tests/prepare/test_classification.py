@@ -468,6 +468,8 @@ def test_a_folder_for_each_class(tmp_path, capsys):
         (tmp_path / "x" / label).mkdir(parents=True, exist_ok=True)
         (tmp_path / "x" / label / f"{text[-2:].strip()}.txt").write_text(text)
     (tmp_path / "x" / "__MACOSX").mkdir()
+    (tmp_path / "x" / "__MACOSX" / "1.txt").write_text("not a text")
+    (tmp_path / "x" / "README").write_text("beside the classes")
     (tmp_path / "x" / "pos" / "Thumbs.db").write_bytes(b"\0\xff")
     (tmp_path / "x" / "pos" / "empty.txt").write_text("\n")
     found = prepared_splits(tmp_path, tmp_path / "x")
