@@ -135,6 +135,11 @@ def test_probabilities_are_marginals(hub):
         "Clara\nSchmidt\nsaw\nRome\n\n\n-DOCSTART-\n\nthe\ntown",
         "# text = a\ttab\nClara NNP\nSchmidt NNP\nsaw VB\nRome NNP\n\nthe DT\ntown NN\n",
         "# a comment\nClara\tNNP\nSchmidt\tNNP\nsaw\tVB\nRome\tNNP\n\nthe\tDT\ntown\tNN\n",
+        # ten columns, but not CoNLL-U
+        "".join(
+            word + "\t_" * 9 * bool(word) + "\n"
+            for word in ("Clara", "Schmidt", "saw", "Rome", "", "the", "town")
+        ),
         "".join(
             f"{number}\t{word}" + "\t_" * 8 + "\n" if word else "\n"
             for number, word in (("1", "Clara"), ("2", "Schmidt"), ("3-4", "saw"), ("3", "saw"),
