@@ -5,12 +5,15 @@ import json
 import os
 import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 from labelled_corpora import NLI, note, parse, read_back, sentences
 
 from fairseq_casrnn import cli
 from fairseq_casrnn.data.text import write_lines
+from fairseq_casrnn.prepare.layout import guess
+from fairseq_casrnn.prepare.table_files import Table
 
 from .conftest import refused
 
@@ -460,6 +463,14 @@ def test_minus_without_plus_is_not_a_label(tmp_path, capsys):
     found = prepared_splits(tmp_path, files[0], "--valid", files[1])
     assert found["valid"] == [("so", "b")]
     assert 'valid: skipped 1 row without a gold label ("-")\n' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("label", "texts"), [(0, ()), (None, (1,))])
+def test_the_other_of_two_columns(label, texts):
+    """The options decide, even if the label has more different values than the text."""
+    table = Table(Path("x"), None, [(n, [str(n), str(n % 2)]) for n in range(6)], {})
+    assert guess(table, label, texts, None) == (0, (1,))
+    assert guess(table, None, (), None) == (1, (0,))
 
 
 def test_a_folder_for_each_class(tmp_path, capsys):
