@@ -75,6 +75,7 @@ FORMS = {
         ("--columns", "word,_,_,tag"),
     ),
     "a mark and a name": (lambda n, w, p, t: f"{w}\t{t}", "\n#\tdoc1\n", ()),
+    "ten columns, but not CoNLL-U": (lambda n, w, p, t: w + "\t_" * 8 + f"\t{t}", "\n", ()),
     "an empty column": (lambda n, w, p, t: f"{w}\t{t}" + "\t" * (n == 2), "\n", ()),
     "ranges without CoNLL-U's columns": (
         lambda n, w, p, t: f"{n}\t{w}\t{t}",
