@@ -1,5 +1,7 @@
 """Weights in float16 and bfloat16: sums of gates and cell states stay in float32."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from helpers import HALVES, assert_close, every_family, flat, gradients, rand, weighted
@@ -51,6 +53,8 @@ def test_small_changes_of_the_cell_add_up_in_the_decoder(dtype):
     assert out.dtype == alpha.dtype == dtype
     exact = torch.tensor(1 + steps * SMALL).tanh().tanh()
     assert_close([out[-1].float()], [exact.view(1, 1)], {"rtol": 0, "atol": 2e-3})
+    soft = replace(d, temperature=torch.tensor(0.3)).to(dtype)
+    assert soft.temperature.equal(torch.tensor(0.3))
 
 
 @every_family
