@@ -96,6 +96,7 @@ def test_batch_normalisation_of_single_sentences():
         check_options({"mlp_batch_norm": True, "batch_size": 1})
     check_options({"mlp_batch_norm": True, "batch_size": 2})
     check_options({"mlp_batch_norm": True, "batch_size": None})
+    check_options({"mlp_batch_norm": False, "batch_size": 1})
 
 
 @pytest.mark.parametrize(
