@@ -8,6 +8,7 @@ from fairseq.tasks import TASK_REGISTRY
 
 import fairseq_casrnn
 from fairseq_casrnn.data.streams import StreamDataset
+from fairseq_casrnn.errors import UserError
 
 from .common import write_text
 from .conftest import preprocess
@@ -57,6 +58,17 @@ def test_epochs_alternate_between_data_folders(data, other):
     assert torch.equal(texts[1], alone.datasets["train"].tokens)
     assert torch.equal(texts[0], texts[2])
     assert not torch.equal(texts[0], texts[1])
+
+
+def test_validation_must_be_long_enough_for_the_streams_of_all_workers(data):
+    """The error comes before the first epoch."""
+    task = make_task(data, batch_size_valid=8, bptt=2)
+    for split in ("train", "valid"):
+        task.load_dataset(split)
+    streams = {"max_sentences": 1, "training": True}
+    task.stream_iterator(task.datasets["train"], num_shards=2, **streams)
+    with pytest.raises(UserError, match=r"the split 'valid' has .* too few for 64 streams"):
+        task.stream_iterator(task.datasets["train"], num_shards=8, **streams)
 
 
 def test_jitter_depends_on_seed_and_epoch(data):
