@@ -13,9 +13,8 @@ from torch import Tensor
 def use_tpu_only_if_asked(result, parser, input_args=None, *args, **kwargs):
     """After ``parse_args_and_arch``: undo ``--tpu``, which ``--bf16`` implies in fairseq."""
     parsed = result[0] if isinstance(result, tuple) else result
-    if getattr(parsed, "bf16", False) and "--tpu" not in (
-        sys.argv if input_args is None else input_args
-    ):
+    given = sys.argv if input_args is None else input_args
+    if getattr(parsed, "bf16", False) and "--tpu" not in given:
         parsed.tpu = False
     return result
 

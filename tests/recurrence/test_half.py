@@ -40,20 +40,31 @@ def test_small_changes_of_the_cell_add_up(dtype):
     assert_close([c], [end], close)
 
 
-@HALF
-def test_small_changes_of_the_cell_add_up_in_the_decoder(dtype):
-    """The output follows c, because the output gate is open and h has a weight of 1."""
+def slow_decoder(dtype, steps):
+    """Return the inputs of a decoder whose output follows c, which grows from 1.
+
+    The output gate is open, and h has a weight of 1.
+    """
     w_ih, bias, w_hh, h, c = slow_cell(dtype)
     c = torch.full_like(c, 1.0)
     layer = DecoderLayer(LSTM(1, 1).cells[0], w_ih.repeat(1, 2), w_hh, bias)
     none, one = torch.zeros(1, 1, 1, dtype=dtype), torch.ones(1, 1, dtype=dtype)
+    return DecoderInputs([layer], none.repeat(steps, 1, 1), h[None], c[None], none, none, None, one)
+
+
+@HALF
+def test_small_changes_of_the_cell_add_up_in_the_decoder(dtype):
     steps = 8 * STEPS
-    d = DecoderInputs([layer], none.repeat(steps, 1, 1), h[None], c[None], none, none, None, one)
-    out, alpha = decoding.run("eager", d)
+    out, alpha = decoding.run("eager", slow_decoder(dtype, steps))
     assert out.dtype == alpha.dtype == dtype
     exact = torch.tensor(1 + steps * SMALL).tanh().tanh()
     assert_close([out[-1].float()], [exact.view(1, 1)], {"rtol": 0, "atol": 2e-3})
-    soft = replace(d, temperature=torch.tensor(0.3)).to(dtype)
+
+
+@HALF
+def test_the_temperature_of_soft_routing_is_not_rounded(dtype):
+    soft = replace(slow_decoder(torch.float32, 1), temperature=torch.tensor(0.3)).to(dtype)
+    assert soft.embedded.dtype == dtype
     assert soft.temperature.equal(torch.tensor(0.3))
 
 
